@@ -1,0 +1,272 @@
+"""Advantage estimators: `(params, group, score) -> advantage [G T]` for the rollouts of one task.
+
+A group-relative estimator is three choices, each a function:
+
+    who is compared    whole(group), visits(S), first_visits(S)   -> Peers
+    how                centre, standardise(ddof, eps), leave_one_out
+    from which reward  the total of the trajectory
+
+Dead steps get 0. A group that ties gets exactly 0 in every float type: a member
+is subtracted before the mean, and the variance takes a second pass. A rollout
+that the infrastructure failed is no member of any group; a vetoed one is.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxagent.trajectories import ended
+from jaxagent.types import Estimator, Params, Score, Trajectory
+
+Number = Float[Array, ""] | float
+
+
+class Peers(NamedTuple):
+    """Who is compared with whom: M entries in `num_groups` groups, and where the results go."""
+
+    reward: Float[Array, "M"]
+    group: Int[Array, "M"]
+    member: Bool[Array, "M"]  # False: an entry that its group's statistics leave out
+    num_groups: int
+
+
+class Standing(NamedTuple):
+    """Where entries stand among the members of their groups."""
+
+    reward: Float[Array, "M"]
+    deviation: Float[Array, "M"]  # R - mean
+    squares: Float[Array, "M"]  # the members' sum of squared deviations
+    count: Float[Array, "M"]  # members; at least 1
+
+
+Compare = Callable[[Trajectory, Score], Peers]
+Normalise = Callable[[Standing], Float[Array, "M"]]
+
+
+def group_relative(compare: Compare, normalise: Normalise) -> Estimator:
+    """The advantage of each live decision: its rollout's reward against its peers'."""
+
+    def estimate(params: Params, group: Trajectory, score: Score) -> Float[Array, "G T"]:
+        del params
+        advantage = normalise(standing(compare(group, score)))
+        per_rollout = advantage.reshape(group.live.shape[0], -1)  # [G 1] or [G T]
+        return jnp.where(group.live, per_rollout, 0)
+
+    return estimate
+
+
+# Who is compared with whom
+
+
+def whole(group: Trajectory, score: Score) -> Peers:
+    """The rollouts of the task, one entry each."""
+    counted = group.verdict.valid[:, -1]
+    return Peers(score.total, jnp.zeros(len(counted), jnp.int32), counted, num_groups=1)
+
+
+def visits(num_observations: int) -> Compare:
+    """Anchor groups (Chapter section 23.6): every visit to one observation, one entry each.
+
+    A rollout that comes twice enters twice, so long ones weigh more in the
+    statistics (F4). As sound as state identity: observations that look alike
+    but differ inside are grouped falsely.
+    """
+
+    def compare(group: Trajectory, score: Score) -> Peers:
+        return _anchors(group, score, group.live, num_observations)
+
+    return compare
+
+
+def first_visits(num_observations: int) -> Compare:
+    """Anchor groups in whose statistics each rollout that came counts once."""
+
+    def compare(group: Trajectory, score: Score) -> Peers:
+        first = jax.vmap(_is_first)(group.obs[:, :-1]) & group.live
+        return _anchors(group, score, first, num_observations)
+
+    return compare
+
+
+def _is_first(obs: Int[Array, "T"]) -> Bool[Array, "T"]:
+    """Whether a decision is the rollout's first at its observation."""
+    seen_before = jnp.tril(obs[:, None] == obs[None, :], k=-1)
+    return ~seen_before.any(axis=1)
+
+
+def _anchors(
+    group: Trajectory, score: Score, entered: Bool[Array, "G T"], num_observations: int
+) -> Peers:
+    member = entered & group.verdict.valid[:, -1:]
+    reward = jnp.broadcast_to(score.total[:, None], entered.shape)
+    return Peers(reward.ravel(), group.obs[:, :-1].ravel(), member.ravel(), num_observations)
+
+
+def standing(peers: Peers) -> Standing:
+    """Two passes over the members, O(M) memory; the group's least reward is subtracted first."""
+    add = partial(_per_group, jax.ops.segment_sum, peers)
+    count = jnp.maximum(add(jnp.ones_like(peers.reward)), 1)
+    least = _per_group(jax.ops.segment_min, peers, peers.reward, outside=jnp.inf)
+    above = peers.reward - least
+    deviation = above - add(above) / count
+    return Standing(peers.reward, deviation, add(deviation**2), count)
+
+
+def _per_group(reduce, peers: Peers, value: Float[Array, "M"], outside: float = 0.0):
+    """`reduce` over each group's members, handed back to every entry of the group."""
+    inside = jnp.where(peers.member, value, outside)
+    return reduce(inside, peers.group, peers.num_groups)[peers.group]
+
+
+# How
+
+
+def centre(standing: Standing) -> Float[Array, "M"]:
+    """R - mean (Dr. GRPO, Liu 2025). Sums to zero; its mean is (1 - 1/G) of the gradient."""
+    return standing.deviation
+
+
+def standardise(ddof: int = 0, eps: Number = 1e-6) -> Normalise:
+    """(R - mean) / (std + eps) (Chapter eq. 23.4; GRPO, Shao 2024): eps once, outside the root.
+
+    A group with no more than `ddof` members has no such std: it gets 0.
+    """
+
+    def normalise(standing: Standing) -> Float[Array, "M"]:
+        variance = standing.squares / jnp.maximum(standing.count - ddof, 1)
+        return standing.deviation / (jnp.sqrt(variance) + eps)
+
+    return normalise
+
+
+def leave_one_out(standing: Standing) -> Float[Array, "M"]:
+    """R - mean of the others = G/(G-1) (R - mean) (RLOO, Ahmadian 2024). Alone: 0."""
+    others = jnp.maximum(standing.count - 1, 1)
+    return standing.deviation * (standing.count / others)
+
+
+# The named compositions
+
+
+def centred() -> Estimator:
+    """The group's rollouts, centred."""
+    return group_relative(whole, centre)
+
+
+def standardised(ddof: int = 0, eps: Number = 1e-6) -> Estimator:
+    """The group's rollouts, standardised. ValueError for ddof >= 1 and a group of 1."""
+    return at_least(ddof + 1, group_relative(whole, standardise(ddof, eps)))
+
+
+def rloo() -> Estimator:
+    """The group's rollouts, each against the mean of the others. ValueError for a group of 1."""
+    return at_least(2, group_relative(whole, leave_one_out))
+
+
+def anchor(num_observations: int, ddof: int = 0, eps: Number = 1e-6) -> Estimator:
+    """The chapter's estimator (section 23.6): standardised among all visits to the observation."""
+    return group_relative(visits(num_observations), standardise(ddof, eps))
+
+
+def anchor_trajectory(num_observations: int, ddof: int = 0, eps: Number = 1e-6) -> Estimator:
+    """Standardised among the rollouts that came to the observation, each counted once."""
+    return group_relative(first_visits(num_observations), standardise(ddof, eps))
+
+
+def at_least(group_size: int, estimator: Estimator) -> Estimator:
+    """`estimator`, refusing smaller groups with a ValueError when it is traced."""
+
+    def estimate(params: Params, group: Trajectory, score: Score) -> Float[Array, "G T"]:
+        given = group.live.shape[0]
+        if given < group_size:
+            raise ValueError(f"this estimator needs groups of {group_size} or more, got {given}")
+        return estimator(params, group, score)
+
+    return estimate
+
+
+# Returns in time
+
+
+def discounted(reward: Float[Array, "T"], discount: Number = 1.0) -> Float[Array, "T"]:
+    """G_t = sum_{k>=t} discount^(k-t) r_k, in one reverse pass (Chapter eq. 23.6)."""
+
+    def back(later, reward_t):
+        now = reward_t + discount * later
+        return now, now
+
+    return jax.lax.scan(back, jnp.zeros_like(reward[0]), reward, reverse=True)[1]
+
+
+def reward_to_go(discount: Number = 1.0) -> Estimator:
+    """The discounted return from each decision on; past rewards do not enter (Lecture section 5).
+
+    It carries no discount^t: the objective it serves is the usual one, which
+    weighs late decisions as much as early ones.
+    """
+
+    def estimate(params: Params, group: Trajectory, score: Score) -> Float[Array, "G T"]:
+        del params
+        returns = jax.vmap(partial(discounted, discount=discount))(score.reward)
+        return jnp.where(group.live, returns, 0)
+
+    return estimate
+
+
+def gae_stream(
+    reward: Float[Array, "T"],
+    value: Float[Array, "T+1"],
+    worthless: Bool[Array, "T"],
+    cut: Bool[Array, "T"],
+    discount: Number,
+    decay: Number,
+) -> Float[Array, "T"]:
+    """GAE (Schulman 2016) over a stream that may hold several episodes.
+
+    delta_t = r_t + discount V_{t+1} [not worthless_t] - V_t
+    A_t     = delta_t + discount decay A_{t+1} [not cut_t]
+
+    Two facts, two arguments (F31, F33): `worthless` says that nothing follows,
+    so no value is bootstrapped; `cut` says that what follows is another
+    episode. `value[t + 1]` must be the value of the situation that decision t
+    led to, not of the next episode's first (F32).
+    """
+    delta = reward + discount * jnp.where(worthless, 0, value[1:]) - value[:-1]
+
+    def back(later, step):
+        delta_t, cut_t = step
+        now = delta_t + discount * decay * jnp.where(cut_t, 0, later)
+        return now, now
+
+    return jax.lax.scan(back, jnp.zeros_like(delta[0]), (delta, cut), reverse=True)[1]
+
+
+def gae(
+    value: Callable[[Params, Int[Array, ""]], Float[Array, ""]],
+    discount: Number = 1.0,
+    decay: Number = 0.95,
+    worthless: Callable[[Trajectory], Bool[Array, "T"]] = ended,
+) -> Estimator:
+    """Generalised advantages from a critic that reads params (Lecture section 5).
+
+    decay 0: the TD residual. decay 1: the Monte Carlo return, tail value
+    included, minus the value. The default `worthless=ended` is the
+    finite-horizon objective, in which the budget ends an episode with value 0;
+    `worthless=terminated` bootstraps at truncation, a different objective.
+    """
+
+    def one(params: Params, trajectory: Trajectory, reward: Float[Array, "T"]):
+        values = jax.vmap(partial(value, params))(trajectory.obs)
+        return gae_stream(
+            reward, values, worthless(trajectory), ended(trajectory), discount, decay
+        )
+
+    def estimate(params: Params, group: Trajectory, score: Score) -> Float[Array, "G T"]:
+        advantage = jax.vmap(partial(one, params))(group, score.reward)
+        return jnp.where(group.live, advantage, 0)
+
+    return estimate

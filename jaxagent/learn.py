@@ -1,0 +1,194 @@
+"""The one loop in which anything learns."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from jaxagent.diagnostics import degenerate
+from jaxagent.scorers import score
+from jaxagent.types import (
+    Collect,
+    Decision,
+    Estimator,
+    Learner,
+    Loss,
+    Objective,
+    Params,
+    Policy,
+    Scorer,
+    Step,
+    Trajectory,
+    Update,
+)
+
+
+class Audit(NamedTuple):
+    """What happened inside an update, pass by pass."""
+
+    counts: PyTree[Int[Array, "passes"]]  # of the `audit` given to `descend`
+    vetoed: Int[Array, "passes"]  # rows that taught without permission: must be 0
+
+
+class Metrics(NamedTuple):
+    """One round, counted on the sampled batch before its update. Integers stay integers."""
+
+    success: Int[Array, "*B K"]  # rollouts
+    violation: Int[Array, "*B K V"]  # rollouts, by kind
+    vetoed: Int[Array, "*B"]  # rollouts refused permission to teach
+    failed: Int[Array, "*B"]  # rollouts lost to the infrastructure
+    transitions: Int[Array, "*B"]  # live decisions
+    eligible: Int[Array, "*B"]  # live decisions with permission
+    degenerate: Int[Array, "*B"]  # groups whose rewards all tie
+    reward: Float[Array, "*B"]  # mean total
+    update: Any
+
+
+def start(params: Params, optimizer: optax.GradientTransformation) -> Learner:
+    """A learner about to take its first step."""
+    return Learner(params, optimizer.init(params))
+
+
+def decisions(
+    batch: Trajectory,
+    advantage: Float[Array, "*B T"],
+    eligible: Bool[Array, "*B"],
+    weight: Float[Array, "*#B"] | float = 1.0,
+) -> Decision:
+    """Flatten [*B T] to rows [M], in order. Dead steps and refused rollouts weigh 0."""
+    allowed = jnp.broadcast_to(eligible[..., None], batch.live.shape)
+    per_step = jnp.broadcast_to(jnp.expand_dims(weight, -1), batch.live.shape)
+    weight = jnp.where(batch.live & allowed, per_step, 0).astype(advantage.dtype)
+    obs = batch.obs[..., :-1]
+    rows = Decision(obs, batch.action, batch.log_prob, advantage, weight, allowed)
+    return jax.tree.map(jnp.ravel, rows)
+
+
+def objective(policy: Policy, loss: Loss) -> Objective:
+    """Lift a per-decision loss to a weighted SUM over rows [M]: any split adds up (F12).
+
+    A row of weight 0 never reaches the loss, whatever stands in it (F18).
+    """
+
+    def total(params: Params, rows: Decision) -> Float[Array, ""]:
+        teaches = rows.weight != 0
+        safe = jax.tree.map(lambda field: jnp.where(teaches, field, jnp.zeros_like(field)), rows)
+        logits = jax.vmap(policy.logits, in_axes=(None, 0))(params, safe.obs)
+        each = jax.vmap(loss)(logits, safe)
+        return jnp.sum(jnp.where(teaches, safe.weight * each, 0))
+
+    return total
+
+
+def nothing(params: Params, rows: Decision) -> tuple[()]:
+    """The audit that counts nothing."""
+    del params, rows
+    return ()
+
+
+def descend(
+    objective: Objective,
+    optimizer: optax.GradientTransformation,
+    *,
+    passes: int,
+    batch_size: int | None = None,
+    audit: Callable[[Params, Decision], PyTree[Int[Array, ""]]] = nothing,
+) -> Update:
+    """Make `passes` over the rows in order, one optimiser step per `batch_size` rows that teach.
+
+    A batch size of 1 is the chapter's sequential update; None takes all rows at
+    once. Rows that teach are moved to the front, order kept, so a batch counts
+    them and not padding. A batch in which nothing has permission moves nothing,
+    momentum included: a weight of zero alone is no veto under Adam. `audit`
+    counts over each batch just before its step.
+    """
+    if passes < 1 or (batch_size is not None and batch_size < 1):
+        raise ValueError(f"passes and batch_size must be at least 1, got {passes}, {batch_size}")
+
+    def one_batch(learner: Learner, rows: Decision):
+        teaches = rows.weight != 0
+        counts = audit(learner.params, rows), jnp.sum(teaches & ~rows.eligible, dtype=jnp.int32)
+        grads = jax.grad(objective)(learner.params, rows)
+        updates, opt_state = optimizer.update(grads, learner.opt_state, learner.params)
+        moved = Learner(optax.apply_updates(learner.params, updates), opt_state)
+        return jax.tree.map(partial(jnp.where, teaches.any()), moved, learner), counts
+
+    def update(learner: Learner, rows: Decision) -> tuple[Learner, Audit]:
+        batches = batched(rows, len(rows.weight) if batch_size is None else batch_size)
+
+        def one_pass(learner: Learner, _):
+            learner, counts = jax.lax.scan(one_batch, learner, batches)
+            return learner, jax.tree.map(partial(jnp.sum, axis=0), counts)
+
+        learner, (counts, vetoed) = jax.lax.scan(one_pass, learner, length=passes)
+        return learner, Audit(counts, vetoed)
+
+    return update
+
+
+def batched(rows: Decision, batch_size: int) -> Decision:
+    """Rows [M] as batches [ceil(M / batch_size), batch_size], those that teach first."""
+    if 1 < batch_size < len(rows.weight):
+        order = jnp.argsort(rows.weight == 0, stable=True)
+        rows = jax.tree.map(lambda field: field[order], rows)
+    short = -len(rows.weight) % batch_size
+    pad = lambda field: jnp.append(field, jnp.zeros(short, field.dtype))
+    return jax.tree.map(lambda field: pad(field).reshape(-1, batch_size), rows)
+
+
+def on_policy(
+    collect: Collect,
+    scorer: Scorer,
+    estimator: Estimator,
+    update: Update,
+    weight: Float[Array, "K"] | None = None,
+) -> Step:
+    """Collect, score, compare, veto, update, discard (Chapter section 23.6).
+
+    The advantages are computed once, outside the differentiated function, so no
+    gradient leaks through them. `weight` are the tasks' probabilities; by
+    default each counts the same, and each row weighs 1.
+    """
+
+    def step(learner: Learner, noise: Any) -> tuple[Learner, Metrics]:
+        batch = collect(noise, learner.params)
+        scores = jax.vmap(jax.vmap(partial(score, scorer)))(batch)
+        advantage = jax.vmap(partial(estimator, learner.params))(batch, scores)
+        per_rollout = 1.0 if weight is None else weight[:, None] * len(weight)
+        rows = decisions(batch, advantage, scores.eligible, per_rollout)
+        learner, inside = update(learner, rows)
+
+        last = jax.tree.map(lambda leaf: leaf[:, :, -1], batch.verdict)
+        permitted = batch.live & scores.eligible[:, :, None]
+        return learner, Metrics(
+            success=jnp.sum(last.success & last.valid, axis=1, dtype=jnp.int32),
+            violation=jnp.sum(last.violations, axis=1, dtype=jnp.int32),
+            vetoed=jnp.sum(~scores.eligible & last.valid, dtype=jnp.int32),
+            failed=jnp.sum(~last.valid, dtype=jnp.int32),
+            transitions=jnp.sum(batch.live, dtype=jnp.int32),
+            eligible=jnp.sum(permitted, dtype=jnp.int32),
+            degenerate=jnp.sum(jax.vmap(degenerate)(scores.total, last.valid), dtype=jnp.int32),
+            reward=scores.total.mean(),
+            update=inside,
+        )
+
+    return step
+
+
+def in_order(step: Step, stream: Float[Array, "N"], window: int) -> Step:
+    """`step` on windows of one stream, each begun where the last round stopped reading.
+
+    The learner is carried with its cursor; `collect_in_order` consumes one
+    uniform per live decision.
+    """
+
+    def read(carry: tuple[Learner, Int[Array, ""]], _):
+        learner, cursor = carry
+        learner, metrics = step(learner, jax.lax.dynamic_slice_in_dim(stream, cursor, window))
+        return (learner, cursor + metrics.transitions), metrics
+
+    return read

@@ -1,0 +1,89 @@
+"""Losses: `(logits, decision) -> scalar`, for one decision. Lift them with `vmap`.
+
+A gradient is never asked to pass through a number that a mask forbids: every
+0 * inf is avoided on the way in, not repaired on the way out (F18, F27, F28).
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxagent.policies import log_prob, log_probs
+from jaxagent.types import Decision, Loss
+
+Logits = Float[Array, "A"]
+Number = Float[Array, ""] | float
+
+
+def score_function(logits: Logits, decision: Decision) -> Float[Array, ""]:
+    """-A log pi(a|o): REINFORCE (Chapter eq. 23.2; Williams 1992), and cloning (23.7) when A = 1."""
+    return -decision.advantage * log_prob(logits, decision.action)
+
+
+def clipped_surrogate(clip: Number = 0.2) -> Loss:
+    """-min(rho A, clip(rho, 1-eps, 1+eps) A), rho = pi / pi_old (Chapter eq. 23.5; Schulman 2017).
+
+    The gradient is zero exactly where `gradient_zeroed` says, else that of
+    -rho A; at a fence itself it is not zero.
+    """
+
+    def loss(logits: Logits, decision: Decision) -> Float[Array, ""]:
+        log_ratio = log_prob(logits, decision.action) - decision.log_prob
+        # Past the upper fence a positive advantage has no gradient, so the bound changes none.
+        bound = jnp.where(decision.advantage > 0, jnp.log1p(clip) + 1, jnp.inf)
+        ratio = jnp.exp(jnp.minimum(log_ratio, bound))
+        fenced = jnp.clip(ratio, 1 - clip, 1 + clip)
+        zeroed = gradient_zeroed(decision.advantage, ratio, clip)
+        return -jnp.where(zeroed, fenced, ratio) * decision.advantage
+
+    return loss
+
+
+def gradient_zeroed(
+    advantage: Float[Array, "*B"], ratio: Float[Array, "*B"], clip: Number
+) -> Bool[Array, "*B"]:
+    """The strict test of "clipped": (A > 0 and rho > 1+eps) or (A < 0 and rho < 1-eps)."""
+    return ((advantage > 0) & (ratio > 1 + clip)) | ((advantage < 0) & (ratio < 1 - clip))
+
+
+def entropy(logits: Logits) -> Float[Array, ""]:
+    """H(pi) = -sum p log p in nats, with 0 log 0 = 0 in value and in gradient."""
+    return -jnp.sum(_weighted_log(logits, jnp.zeros_like(logits)))
+
+
+def kl(logits: Logits, reference: Logits) -> Float[Array, ""]:
+    """KL(pi || reference) in nats, exact. Infinite where pi goes and the reference cannot."""
+    return jnp.sum(_weighted_log(logits, log_probs(reference)))
+
+
+def _weighted_log(logits: Logits, minus: Logits) -> Float[Array, "A"]:
+    """p (log p - minus), 0 where p = 0. Forbidden entries never reach the exp."""
+    allowed = logits > -jnp.inf
+    log_p = jnp.where(allowed, log_probs(logits), 0)
+    gap = log_p - jnp.where(allowed, minus, 0)
+    return jnp.where(allowed, jnp.exp(log_p) * gap, 0)
+
+
+def entropy_bonus(logits: Logits, decision: Decision) -> Float[Array, ""]:
+    """-H(pi(.|o)): the usual per-row bonus, which drops the gradient through visitation."""
+    del decision
+    return -entropy(logits)
+
+
+def kl_penalty(reference: Callable[[Int[Array, ""]], Logits]) -> Loss:
+    """KL(pi || reference) at the row's observation; `reference` gives its logits."""
+
+    def loss(logits: Logits, decision: Decision) -> Float[Array, ""]:
+        return kl(logits, reference(decision.obs))
+
+    return loss
+
+
+def plus(loss: Loss, coefficient: Number, other: Loss) -> Loss:
+    """loss + coefficient * other. The coefficient is a traced number: sweep it."""
+
+    def total(logits: Logits, decision: Decision) -> Float[Array, ""]:
+        return loss(logits, decision) + coefficient * other(logits, decision)
+
+    return total

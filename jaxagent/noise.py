@@ -1,0 +1,109 @@
+"""Randomness as data: one uniform is a pure function of its address.
+
+The cipher is Threefry-2x32 with 20 rounds (Salmon et al. 2011). Its key is
+(seed, index), its counter packs where in training the draw is consumed:
+
+    word 0   round 20 bits | purpose 2 | step // 2, 10 bits
+    word 1   task 16 bits  | rollout 16
+
+and the low bit of `step` selects one of the two words that come out. The
+packing is injective, so no two draws share an address (fault F41), and a value
+depends on nothing else: not on batch, chunk, device, process or JAX version.
+Runs that share (seed, index) share their draws whatever their settings:
+common random numbers.
+"""
+
+from itertools import accumulate
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, UInt32
+
+from jaxagent.types import Noise
+
+MAX_ROUNDS, MAX_STEPS, MAX_TASKS, MAX_ROLLOUTS = 2**20, 2**11, 2**16, 2**16
+ACTION, CHANCE, RESET = range(3)  # purposes
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+PARITY = 0x1BD11BDA
+
+Word = UInt32[Array, "*#B"]
+
+
+class Stream(NamedTuple):
+    """Where the draws of one training round stand."""
+
+    seed: UInt32[Array, "*B"]
+    index: UInt32[Array, "*B"]  # of the run among those that share a seed
+    round: UInt32[Array, "*B"]
+
+
+def rounds(seed: int | Int[Array, ""], index: int | Int[Array, ""], num_rounds: int) -> Stream:
+    """The streams of a whole run, [num_rounds]: what `lax.scan` feeds to a training step."""
+    within("num_rounds", num_rounds, MAX_ROUNDS)
+    number = jnp.arange(num_rounds, dtype=jnp.uint32)
+    return Stream(jnp.full_like(number, seed), jnp.full_like(number, index), number)
+
+
+def episode(
+    stream: Stream, task: Int[Array, ""], rollout: Int[Array, ""], num_steps: int
+) -> Noise:
+    """The noise of one rollout, [num_steps], drawn for the numbers of its task and itself."""
+    return Noise(
+        action=uniforms(stream, task, rollout, num_steps, ACTION),
+        chance=uniforms(stream, task, rollout, num_steps, CHANCE),
+    )
+
+
+def uniforms(
+    stream: Stream, task: Int[Array, ""], rollout: Int[Array, ""], num_steps: int, purpose: int
+) -> Float[Array, "{num_steps}"]:
+    """Uniforms in [0, 1), one a step, multiples of 2^-24: float32 and float64 draw alike."""
+    within("num_steps", num_steps, MAX_STEPS)
+    pair = jnp.arange((num_steps + 1) // 2, dtype=jnp.uint32)
+    high, low = counter(stream.round, jnp.uint32(purpose), pair, task, rollout)
+    both = threefry2x32(stream.seed, stream.index, high, low)
+    return unit(jnp.stack(both, axis=1).reshape(-1)[:num_steps])
+
+
+def counter(round: Word, purpose: Word, pair: Word, task: Word, rollout: Word) -> tuple[Word, Word]:
+    """The two counter words of an address; each field must fit its width (`within`)."""
+    round, purpose, pair, task, rollout = (
+        field.astype(jnp.uint32) for field in (round, purpose, pair, task, rollout)
+    )
+    return (round << 12) | (purpose << 10) | pair, (task << 16) | rollout
+
+
+def threefry2x32(key0: Word, key1: Word, high: Word, low: Word) -> tuple[Word, Word]:
+    """Threefry-2x32, 20 rounds: the block of counter (high, low) under key (key0, key1)."""
+    keys = (key0, key1, key0 ^ key1 ^ jnp.uint32(PARITY))
+    x, y = high + keys[0], low + keys[1]
+    for group in range(5):
+        for rotation in ROTATIONS[group % 2]:
+            x = x + y
+            y = x ^ ((y << rotation) | (y >> (32 - rotation)))
+        x = x + keys[(group + 1) % 3]
+        y = y + keys[(group + 2) % 3] + jnp.uint32(group + 1)
+    return x, y
+
+
+def unit(bits: Word) -> Float[Array, "*#B"]:
+    """The top 24 bits, as a multiple of 2^-24 in [0, 1)."""
+    return (bits >> 8).astype(float) * 2.0**-24
+
+
+def draw(weight: Float[Array, "C"], uniform: Float[Array, ""]) -> Int[Array, ""]:
+    """The inverse CDF: how many cumulative weights, without the last, are <= uniform * total.
+
+    SPEC of `random.Random.choices`, and like it summed in order. A weight of
+    zero is never drawn: the sums before it and at it are equal, and a sum that
+    has reached the total is not passed, whatever the product rounds to.
+    """
+    *cumulative, total = accumulate(weight)
+    passed = ((part <= uniform * total) & (part < total) for part in cumulative)
+    return sum((is_passed.astype(jnp.int32) for is_passed in passed), start=jnp.int32(0))
+
+
+def within(name: str, given: int, most: int) -> None:
+    """ValueError unless 1 <= given <= most: an address must not overflow its field."""
+    if not 1 <= given <= most:
+        raise ValueError(f"{name} must be in 1..{most:,}, got {given:,}")

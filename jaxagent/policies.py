@@ -1,0 +1,120 @@
+"""Policies, the samplers that reshape them, and the actors that turn them into behaviour.
+
+A sampler with a temperature, a nucleus or a mask IS the behaviour policy. So a
+sampler here is a policy made from a policy: what is sampled, what is logged
+and what a loss scores are one distribution (fault F21).
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Shaped
+
+from jaxagent.noise import draw
+from jaxagent.types import Actor, Expert, Params, Policy, Spec, Task
+
+Logits = Float[Array, "A"]
+
+
+def tabular(spec: Spec) -> Policy:
+    """One row of logits per observation; zeros, so uniform, until trained (Chapter section 23.1)."""
+    shape = (len(spec.observations), len(spec.actions))
+    return Policy(init=lambda: jnp.zeros(shape), logits=lambda params, obs: params[obs])
+
+
+def log_probs(logits: Logits) -> Float[Array, "A"]:
+    """log pi, from unnormalised scores; -inf where forbidden, with gradient zero there."""
+    return jax.nn.log_softmax(logits)
+
+
+def log_prob(logits: Logits, action: Int[Array, ""]) -> Float[Array, ""]:
+    """log pi(action). Its gradient in the logits is onehot(action) - pi (Chapter section 23.1)."""
+    return log_probs(logits)[action]
+
+
+def probabilities(logits: Logits) -> Float[Array, "A"]:
+    """pi: the peak is subtracted before exponentiating (Chapter section 23.1)."""
+    return jax.nn.softmax(logits)
+
+
+def tempered(policy: Policy, temperature: Float[Array, ""] | float) -> Policy:
+    """`policy` at a temperature: logits / temperature, which must be > 0."""
+    _refuse_unless(temperature, lambda t: t > 0, "temperature must be positive")
+    return _reshaped(policy, lambda logits, obs: logits / temperature)
+
+
+def nucleus(policy: Policy, top_p: Float[Array, ""] | float) -> Policy:
+    """`policy` within its nucleus: the fewest likeliest actions that hold `top_p` in (0, 1].
+
+    An action stays if the actions likelier than it (ties: earlier in the list)
+    hold less than `top_p`.
+    """
+    _refuse_unless(top_p, lambda p: 0 < p <= 1, "top_p must be in (0, 1]")
+
+    def cut(logits: Logits, obs: Int[Array, ""]) -> Logits:
+        del obs
+        prob = probabilities(logits)
+        order = jnp.argsort(-prob, stable=True)
+        before = jnp.cumsum(prob[order]) - prob[order]
+        inside = jnp.zeros(prob.shape, bool).at[order].set(before < top_p)
+        return jnp.where(inside.at[order[0]].set(True), logits, -jnp.inf)
+
+    return _reshaped(policy, cut)
+
+
+def masked(policy: Policy, allowed: Bool[Array, "S A"]) -> Policy:
+    """`policy` over the admissible actions of each observation; every row must allow one."""
+    if not bool(jnp.asarray(allowed).any(axis=1).all()):
+        raise ValueError("a mask must allow at least one action at every observation")
+    mask = jnp.asarray(allowed)
+    return _reshaped(policy, lambda logits, obs: jnp.where(mask[obs], logits, -jnp.inf))
+
+
+def _reshaped(policy: Policy, shape: Callable[[Logits, Int[Array, ""]], Logits]) -> Policy:
+    return Policy(policy.init, lambda params, obs: shape(policy.logits(params, obs), obs))
+
+
+def _refuse_unless(
+    value: Float[Array, ""] | float, holds: Callable[[float], bool], what: str
+) -> None:
+    if not isinstance(value, jax.core.Tracer) and not holds(float(value)):
+        raise ValueError(f"{what}, got {value}")
+
+
+def sample(policy: Policy, params: Params) -> Actor:
+    """Draw from the policy by the inverse CDF of one uniform."""
+
+    def act(noise: Float[Array, ""], obs: Int[Array, ""]):
+        logits = policy.logits(params, obs)
+        action = draw(probabilities(logits), noise)
+        return action, log_prob(logits, action)
+
+    return act
+
+
+def greedy(policy: Policy, params: Params) -> Actor:
+    """Take the likeliest action, the FIRST on ties. It is certain: log probability 0."""
+
+    def act(noise: Shaped[Array, ""], obs: Int[Array, ""]):
+        del noise
+        logits = policy.logits(params, obs)
+        return jnp.argmax(logits).astype(jnp.int32), jnp.zeros((), logits.dtype)
+
+    return act
+
+
+def scripted(expert: Expert, task: Task) -> Actor:
+    """Follow a rule that may read the task; it is closed over here, at the call."""
+
+    def act(noise: Shaped[Array, ""], obs: Int[Array, ""]):
+        del noise
+        return expert(task, obs), jnp.zeros(())
+
+    return act
+
+
+def replay(noise: Int[Array, ""], obs: Int[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+    """The actor that does as it is told: its noise is the action."""
+    del obs
+    return noise, jnp.zeros(())

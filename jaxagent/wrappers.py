@@ -1,0 +1,107 @@
+"""Gyms made from functions and from other gyms. Wrap; do not branch."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from jaxagent.types import Gym, Spec, State, Task, Verdict
+
+
+def deterministic(
+    spec: Spec,
+    reset: Callable[[Task], State],
+    step: Callable[[Task, State, Int[Array, ""]], State],
+    observe: Callable[[Task, State], Int[Array, ""]],
+    judge: Callable[[Task, State], Verdict],
+) -> Gym:
+    """A gym in which an action has one outcome: C = 1, and `step` reads no chance."""
+
+    def certain(task: Task, state: State, action: Int[Array, ""]):
+        del task, state, action
+        return jnp.ones(1)
+
+    def moved(task: Task, state: State, action: Int[Array, ""], chance: Int[Array, ""]) -> State:
+        del chance
+        return step(task, state, action)
+
+    return Gym(spec, reset, certain, moved, observe, judge)
+
+
+class Gated(NamedTuple):
+    """A state behind an action gate."""
+
+    inner: State
+    blocked: Int[Array, "*B"]  # attempts that the gate refused
+
+
+def gated(gym: Gym, allowed: Callable[[Task, State, Int[Array, ""]], Bool[Array, ""]]) -> Gym:
+    """`gym` behind a hard gate: a refused action has no effect and is counted.
+
+    A gate enforces zero *before* the action occurs (Lecture section 7). The
+    logged action stays the sampled one, so its log probability stays true.
+    """
+
+    def step(task: Task, state: Gated, action: Int[Array, ""], chance: Int[Array, ""]) -> Gated:
+        passes = allowed(task, state.inner, action)
+        moved = gym.step(task, state.inner, action, chance)
+        inner = jax.tree.map(partial(jnp.where, passes), moved, state.inner)
+        return Gated(inner, state.blocked + ~passes)
+
+    return Gym(
+        gym.spec,
+        reset=lambda task: Gated(gym.reset(task), jnp.int32(0)),
+        odds=lambda task, state, action: gym.odds(task, state.inner, action),
+        step=step,
+        observe=lambda task, state: gym.observe(task, state.inner),
+        judge=lambda task, state: gym.judge(task, state.inner),
+    )
+
+
+class Strict(NamedTuple):
+    """A state that remembers a step after the end."""
+
+    inner: State
+    misuse: Bool[Array, "*B"]
+
+
+def strict(gym: Gym) -> Gym:
+    """`gym` for drivers other than `rollout`: a step after the end moves nothing and is remembered.
+
+    Compiled code cannot raise. Call `refuse_misuse` once per batch.
+    """
+
+    def step(task: Task, state: Strict, action: Int[Array, ""], chance: Int[Array, ""]) -> Strict:
+        over = gym.judge(task, state.inner).done
+        moved = gym.step(task, state.inner, action, chance)
+        inner = jax.tree.map(partial(jnp.where, over), state.inner, moved)
+        return Strict(inner, state.misuse | over)
+
+    return Gym(
+        gym.spec,
+        reset=lambda task: Strict(gym.reset(task), jnp.bool_(False)),
+        odds=lambda task, state, action: gym.odds(task, state.inner, action),
+        step=step,
+        observe=lambda task, state: gym.observe(task, state.inner),
+        judge=lambda task, state: gym.judge(task, state.inner),
+    )
+
+
+def refuse_misuse(state: Strict) -> None:
+    """ValueError if any episode of a concrete batch was stepped after its end."""
+    count = int(np.sum(state.misuse))
+    if count:
+        raise ValueError(f"step after terminal state, in {count:,} of {np.size(state.misuse):,}")
+
+
+def advance(gym: Gym, task: Task, state: State, action: int, chance: int = 0) -> State:
+    """One step for a caller outside compiled code. ValueError: "step after terminal state"."""
+    if not 0 <= action < len(gym.spec.actions):
+        raise ValueError(f"action must be in 0..{len(gym.spec.actions) - 1}, got {action}")
+    if bool(gym.judge(task, state).done):
+        raise ValueError(f"step after terminal state: action {gym.spec.actions[action]!r}")
+    return gym.step(task, state, jnp.int32(action), jnp.int32(chance))
