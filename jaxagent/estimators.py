@@ -137,8 +137,9 @@ def standardise(ddof: int = 0, eps: Number = 1e-6) -> Normalise:
     """
 
     def normalise(standing: Standing) -> Float[Array, "M"]:
-        variance = standing.squares / jnp.maximum(standing.count - ddof, 1)
-        return standing.deviation / (jnp.sqrt(variance) + eps)
+        free = standing.count - ddof
+        std = jnp.sqrt(standing.squares / jnp.maximum(free, 1))
+        return jnp.where(free > 0, standing.deviation / (std + eps), 0)
 
     return normalise
 

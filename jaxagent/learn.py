@@ -118,11 +118,12 @@ def descend(
         return jax.tree.map(partial(jnp.where, teaches.any()), moved, learner), counts
 
     def update(learner: Learner, rows: Decision) -> tuple[Learner, Audit]:
-        batches = batched(rows, len(rows.weight) if batch_size is None else batch_size)
+        everything = len(rows.weight)
+        batches = batched(rows, min(batch_size or everything, everything))
 
         def one_pass(learner: Learner, _):
             learner, counts = jax.lax.scan(one_batch, learner, batches)
-            return learner, jax.tree.map(partial(jnp.sum, axis=0), counts)
+            return learner, jax.tree.map(partial(jnp.sum, axis=0, dtype=jnp.int32), counts)
 
         learner, (counts, vetoed) = jax.lax.scan(one_pass, learner, length=passes)
         return learner, Audit(counts, vetoed)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxagent.policies import log_prob, log_probs
+from jaxagent.policies import log_prob, log_probs, probabilities
 from jaxagent.types import Decision, Loss
 
 Logits = Float[Array, "A"]
@@ -30,8 +30,10 @@ def clipped_surrogate(clip: Number = 0.2) -> Loss:
 
     def loss(logits: Logits, decision: Decision) -> Float[Array, ""]:
         log_ratio = log_prob(logits, decision.action) - decision.log_prob
-        # Past the upper fence a positive advantage has no gradient, so the bound changes none.
-        bound = jnp.where(decision.advantage > 0, jnp.log1p(clip) + 1, jnp.inf)
+        # Past the upper fence a positive advantage has no gradient, and a zero one has none
+        # anywhere, so the bound changes none.
+        below = jnp.where(decision.advantage < 0, jnp.inf, 0)
+        bound = jnp.where(decision.advantage > 0, jnp.log1p(clip) + 1, below)
         ratio = jnp.exp(jnp.minimum(log_ratio, bound))
         fenced = jnp.clip(ratio, 1 - clip, 1 + clip)
         zeroed = gradient_zeroed(decision.advantage, ratio, clip)
@@ -58,11 +60,11 @@ def kl(logits: Logits, reference: Logits) -> Float[Array, ""]:
 
 
 def _weighted_log(logits: Logits, minus: Logits) -> Float[Array, "A"]:
-    """p (log p - minus), 0 where p = 0. Forbidden entries never reach the exp."""
-    allowed = logits > -jnp.inf
-    log_p = jnp.where(allowed, log_probs(logits), 0)
-    gap = log_p - jnp.where(allowed, minus, 0)
-    return jnp.where(allowed, jnp.exp(log_p) * gap, 0)
+    """p (log p - minus), 0 where p = 0. Such entries never reach the exp or the product."""
+    possible = probabilities(logits) > 0
+    log_p = jnp.where(possible, log_probs(logits), 0)
+    gap = log_p - jnp.where(possible, minus, 0)
+    return jnp.where(possible, jnp.exp(log_p) * gap, 0)
 
 
 def entropy_bonus(logits: Logits, decision: Decision) -> Float[Array, ""]:

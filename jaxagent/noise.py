@@ -17,16 +17,18 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, UInt32
+from jaxtyping import Array, Float, Int, Integer, UInt32
 
 from jaxagent.types import Noise
 
 MAX_ROUNDS, MAX_STEPS, MAX_TASKS, MAX_ROLLOUTS = 2**20, 2**11, 2**16, 2**16
+MAX_WORD, MAX_PURPOSES = 2**32, 2**2
 ACTION, CHANCE, RESET = range(3)  # purposes
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
 
 Word = UInt32[Array, "*#B"]
+Number = Integer[Array, "*#B"] | int
 
 
 class Stream(NamedTuple):
@@ -37,15 +39,16 @@ class Stream(NamedTuple):
     round: UInt32[Array, "*B"]
 
 
-def rounds(seed: int | Int[Array, ""], index: int | Int[Array, ""], num_rounds: int) -> Stream:
+def rounds(seed: Number, index: Number, num_rounds: int) -> Stream:
     """The streams of a whole run, [num_rounds]: what `lax.scan` feeds to a training step."""
     within("num_rounds", num_rounds, MAX_ROUNDS)
     number = jnp.arange(num_rounds, dtype=jnp.uint32)
+    seed, index = field("seed", seed, MAX_WORD), field("index", index, MAX_WORD)
     return Stream(jnp.full_like(number, seed), jnp.full_like(number, index), number)
 
 
 def episode(
-    stream: Stream, task: Int[Array, ""], rollout: Int[Array, ""], num_steps: int
+    stream: Stream, task: Number, rollout: Number, num_steps: int
 ) -> Noise:
     """The noise of one rollout, [num_steps], drawn for the numbers of its task and itself."""
     return Noise(
@@ -55,21 +58,22 @@ def episode(
 
 
 def uniforms(
-    stream: Stream, task: Int[Array, ""], rollout: Int[Array, ""], num_steps: int, purpose: int
+    stream: Stream, task: Number, rollout: Number, num_steps: int, purpose: int
 ) -> Float[Array, "{num_steps}"]:
     """Uniforms in [0, 1), one a step, multiples of 2^-24: float32 and float64 draw alike."""
     within("num_steps", num_steps, MAX_STEPS)
     pair = jnp.arange((num_steps + 1) // 2, dtype=jnp.uint32)
-    high, low = counter(stream.round, jnp.uint32(purpose), pair, task, rollout)
+    high, low = counter(stream.round, purpose, pair, task, rollout)
     both = threefry2x32(stream.seed, stream.index, high, low)
     return unit(jnp.stack(both, axis=1).reshape(-1)[:num_steps])
 
 
-def counter(round: Word, purpose: Word, pair: Word, task: Word, rollout: Word) -> tuple[Word, Word]:
-    """The two counter words of an address; each field must fit its width (`within`)."""
-    round, purpose, pair, task, rollout = (
-        field.astype(jnp.uint32) for field in (round, purpose, pair, task, rollout)
-    )
+def counter(
+    round: Word, purpose: Number, pair: Word, task: Number, rollout: Number
+) -> tuple[Word, Word]:
+    """The two counter words of an address."""
+    purpose = field("purpose", purpose, MAX_PURPOSES)
+    task, rollout = field("task", task, MAX_TASKS), field("rollout", rollout, MAX_ROLLOUTS)
     return (round << 12) | (purpose << 10) | pair, (task << 16) | rollout
 
 
@@ -101,6 +105,16 @@ def draw(weight: Float[Array, "C"], uniform: Float[Array, ""]) -> Int[Array, ""]
     *cumulative, total = accumulate(weight)
     passed = ((part <= uniform * total) & (part < total) for part in cumulative)
     return sum((is_passed.astype(jnp.int32) for is_passed in passed), start=jnp.int32(0))
+
+
+def field(name: str, given: Number, size: int) -> Word:
+    """A field of an address. ValueError for a Python number outside 0..size-1.
+
+    Arrays are not looked into: a collector counts what it numbers (`within`).
+    """
+    if isinstance(given, int) and not 0 <= given < size:
+        raise ValueError(f"{name} must be in 0..{size - 1:,}, got {given:,}")
+    return jnp.asarray(given, jnp.uint32)
 
 
 def within(name: str, given: int, most: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from jaxagent.noise import draw
@@ -48,7 +49,8 @@ def nucleus(policy: Policy, top_p: Float[Array, ""] | float) -> Policy:
     """`policy` within its nucleus: the fewest likeliest actions that hold `top_p` in (0, 1].
 
     An action stays if the actions likelier than it (ties: earlier in the list)
-    hold less than `top_p`.
+    hold less than `top_p`. All of it keeps every action: a sum that rounds up
+    to 1 before the last one forbids nothing.
     """
     _refuse_unless(top_p, lambda p: 0 < p <= 1, "top_p must be in (0, 1]")
 
@@ -57,17 +59,17 @@ def nucleus(policy: Policy, top_p: Float[Array, ""] | float) -> Policy:
         prob = probabilities(logits)
         order = jnp.argsort(-prob, stable=True)
         before = jnp.cumsum(prob[order]) - prob[order]
-        inside = jnp.zeros(prob.shape, bool).at[order].set(before < top_p)
+        inside = jnp.zeros(prob.shape, bool).at[order].set((before < top_p) | (top_p >= 1))
         return jnp.where(inside.at[order[0]].set(True), logits, -jnp.inf)
 
     return _reshaped(policy, cut)
 
 
-def masked(policy: Policy, allowed: Bool[Array, "S A"]) -> Policy:
+def masked(policy: Policy, allowed: Bool[Array | np.ndarray, "S A"]) -> Policy:
     """`policy` over the admissible actions of each observation; every row must allow one."""
-    if not bool(jnp.asarray(allowed).any(axis=1).all()):
-        raise ValueError("a mask must allow at least one action at every observation")
     mask = jnp.asarray(allowed)
+    if not bool(mask.any(axis=1).all()):
+        raise ValueError("a mask must allow at least one action at every observation")
     return _reshaped(policy, lambda logits, obs: jnp.where(mask[obs], logits, -jnp.inf))
 
 

@@ -8,6 +8,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxagent.trajectories import Events, events, final
@@ -19,7 +20,7 @@ def outcome(step_cost: Float[Array, ""] | float = 0.05) -> Scorer:
     return Scorer(Prices(success=1.0, violation=0.0, step=step_cost), everyone, payoff=None)
 
 
-def penalised(scorer: Scorer, penalty: Float[Array, "V"]) -> Scorer:
+def penalised(scorer: Scorer, penalty: Float[Array | np.ndarray, "V"]) -> Scorer:
     """`scorer` with a fine for each kind of violation: any finite fine is a price."""
     return scorer._replace(prices=scorer.prices._replace(violation=penalty))
 
@@ -33,7 +34,7 @@ def vetoed(scorer: Scorer) -> Scorer:
     return scorer._replace(permit=permit)
 
 
-def guarded(scorer: Scorer, penalty: Float[Array, "V"]) -> Scorer:
+def guarded(scorer: Scorer, penalty: Float[Array | np.ndarray, "V"]) -> Scorer:
     """Fines and the veto together (Chapter section 23.7): its penalties are 2 and 1."""
     return vetoed(penalised(scorer, penalty))
 

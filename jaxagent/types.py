@@ -195,7 +195,19 @@ def check(record: Record) -> Record:
                     f"{type(record).__name__}.{name} must be "
                     f"{arrays[name].__name__}, with axes that agree across fields, got {given}"
                 )
-    for name in hints:
-        if isinstance(getattr(record, name), Verdict):
-            check(getattr(record, name))
+    if isinstance(record, Trajectory):
+        check(record.verdict)
+        _check_situations(record)
     return record
+
+
+def _check_situations(trajectory: Trajectory) -> None:
+    """ValueError unless states and verdicts have an entry for every observation."""
+    axes = trajectory.obs.shape
+    for name in ("state", "verdict"):
+        for leaf in jax.tree.leaves(getattr(trajectory, name)):
+            if leaf.shape[: len(axes)] != axes:
+                raise ValueError(
+                    f"Trajectory.{name} must have leaves with the axes of obs, "
+                    f"{list(axes)}, first, got {list(leaf.shape)}"
+                )

@@ -1,1 +1,1 @@
-"""Gyms, one file each. Each has `gym(...)`, `Task`, `State` and `problem(...)`: nothing to register."""
+"""Gyms, one file each: `gym(...)`, `Task`, `State` and `problem(...)`; nothing to register."""

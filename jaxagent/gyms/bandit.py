@@ -39,7 +39,7 @@ def gym(pays: dict[str, float] = PAYS) -> Gym:
 
     def observe(task: Task, state: State) -> Int[Array, ""]:
         del task
-        return jnp.where(state.pulled == UNPULLED, PROMPT, TERMINAL)
+        return jnp.where(state.pulled == UNPULLED, jnp.int32(PROMPT), jnp.int32(TERMINAL))
 
     def judge(task: Task, state: State) -> Verdict:
         del task

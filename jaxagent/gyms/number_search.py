@@ -78,6 +78,8 @@ def narrow(state: State, guess: Int[Array, ""], answer: Int[Array, ""]) -> State
 
 
 def observe(num_numbers: int, task: Task | Interval, state: State) -> Int[Array, ""]:
+    """The interval, or the terminal observation once the number is found."""
+    del task
     terminal = num_numbers * (num_numbers + 1) // 2
     return jnp.where(state.found, terminal, interval(num_numbers, state.low, state.high))
 
@@ -123,7 +125,7 @@ def belief(num_numbers: int = NUM_NUMBERS, budget: int = BUDGET) -> Gym:
         del task
         below = jnp.clip(guess, state.low, state.high) - state.low
         above = state.high - jnp.clip(guess + 1, state.low, state.high)
-        size = state.high - state.low
+        size = jnp.maximum(state.high - state.low, 1)  # 0 after an answer that had no odds
         return jnp.stack([size - below - above, below, above]) / size
 
     def step(task: Interval, state: State, guess: Int[Array, ""], answer: Int[Array, ""]) -> State:

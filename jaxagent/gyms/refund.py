@@ -59,9 +59,10 @@ def step(task: Task, state: State, action: Int[Array, ""]) -> State:
     is_high = (task.amount > LIMIT).astype(jnp.int32)
     phase = jnp.asarray(NEXT_PHASE)[is_high, state.phase, action]
     executed = (action == REFUND) & (phase == REFUNDED)
+    arrived = executed & (state.phase != REFUNDED)  # a repeat is an effect and changes no flag
     return State(
         phase=phase,
-        refunded=state.refunded | executed,
+        refunded=state.refunded | arrived,
         violation=state.violation | (executed & (state.phase == KNOWN_HIGH)),
         effects=state.effects + executed,
     )

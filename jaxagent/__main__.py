@@ -1,0 +1,5 @@
+"""`python -m jaxagent`."""
+
+from jaxagent.cli import main
+
+main()

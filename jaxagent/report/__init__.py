@@ -1,0 +1,1 @@
+"""Arrays to text, files and pictures. Nothing here trains."""

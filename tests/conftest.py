@@ -1,0 +1,19 @@
+"""Switches of the suite: CPU, no silent rank promotion, shapes checked by jaxtyping and beartype."""
+
+import json
+import os
+from pathlib import Path
+
+import jax
+import pytest
+
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_enable_x64", os.environ.get("JAX_ENABLE_X64", "0") in ("1", "true"))
+
+
+@pytest.fixture(scope="session")
+def golden():
+    """Exact data from outside this code: `golden("training")`."""
+    folder = Path(__file__).parent / "golden"
+    return lambda name: json.loads((folder / f"{name}.json").read_text())
