@@ -25,9 +25,9 @@ GYMS: dict[GymName, Callable[[], Problem]] = {
 ESTIMATORS: dict[EstimatorName, Callable[[int], Estimator]] = {
     "anchor": estimators.anchor,
     "anchor-trajectory": estimators.anchor_trajectory,
-    "centred": lambda num_observations: estimators.centred(),
-    "standardised": lambda num_observations: estimators.standardised(),
-    "rloo": lambda num_observations: estimators.rloo(),
+    "centred": lambda _: estimators.centred(),
+    "standardised": lambda _: estimators.standardised(),
+    "rloo": lambda _: estimators.rloo(),
 }
 
 OPTIMIZERS: dict[OptimizerName, Callable[..., optax.GradientTransformation]] = {

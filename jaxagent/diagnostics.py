@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxagent.losses import gradient_zeroed, kl
 from jaxagent.policies import log_prob
-from jaxagent.types import Decision, Params, Policy, Score
+from jaxagent.types import Decision, Params, Policy
 
 Number = Float[Array, ""] | float
 
@@ -66,9 +66,10 @@ class Spread(NamedTuple):
     batch: Float[Array, ""]  # std over the whole batch
 
 
-def spread(score: Score) -> Spread:
-    """Population standard deviations of the totals [K G]."""
-    return Spread(within=score.total.std(axis=1).mean(), batch=score.total.std())
+def spread(total: Float[Array, "K G"], counted: Bool[Array, "K G"]) -> Spread:
+    """Population standard deviations of the counted totals; NaN where there is none."""
+    within = jnp.std(total, axis=1, where=counted)
+    return Spread(jnp.nanmean(within), jnp.std(total, where=counted))
 
 
 class Contributions(NamedTuple):

@@ -8,7 +8,8 @@ A group-relative estimator is three choices, each a function:
 
 Dead steps get 0. A group that ties gets exactly 0 in every float type: a member
 is subtracted before the mean, and the variance takes a second pass. A rollout
-that the infrastructure failed is no member of any group; a vetoed one is.
+that the infrastructure failed is no member of any group and gets 0; a vetoed
+one is a member.
 """
 
 from collections.abc import Callable
@@ -40,7 +41,7 @@ class Standing(NamedTuple):
     reward: Float[Array, "M"]
     deviation: Float[Array, "M"]  # R - mean
     squares: Float[Array, "M"]  # the members' sum of squared deviations
-    count: Float[Array, "M"]  # members; at least 1
+    members: Float[Array, "M"]  # how many; at least 1
 
 
 Compare = Callable[[Trajectory, Score], Peers]
@@ -54,7 +55,7 @@ def group_relative(compare: Compare, normalise: Normalise) -> Estimator:
         del params
         advantage = normalise(standing(compare(group, score)))
         per_rollout = advantage.reshape(group.live.shape[0], -1)  # [G 1] or [G T]
-        return jnp.where(group.live, per_rollout, 0)
+        return jnp.where(group.live & group.verdict.valid[:, -1:], per_rollout, 0)
 
     return estimate
 
@@ -137,7 +138,7 @@ def standardise(ddof: int = 0, eps: Number = 1e-6) -> Normalise:
     """
 
     def normalise(standing: Standing) -> Float[Array, "M"]:
-        free = standing.count - ddof
+        free = standing.members - ddof
         std = jnp.sqrt(standing.squares / jnp.maximum(free, 1))
         return jnp.where(free > 0, standing.deviation / (std + eps), 0)
 
@@ -146,8 +147,8 @@ def standardise(ddof: int = 0, eps: Number = 1e-6) -> Normalise:
 
 def leave_one_out(standing: Standing) -> Float[Array, "M"]:
     """R - mean of the others = G/(G-1) (R - mean) (RLOO, Ahmadian 2024). Alone: 0."""
-    others = jnp.maximum(standing.count - 1, 1)
-    return standing.deviation * (standing.count / others)
+    others = jnp.maximum(standing.members - 1, 1)
+    return standing.deviation * (standing.members / others)
 
 
 # The named compositions
@@ -212,7 +213,8 @@ def reward_to_go(discount: Number = 1.0) -> Estimator:
 
     def estimate(params: Params, group: Trajectory, score: Score) -> Float[Array, "G T"]:
         del params
-        returns = jax.vmap(partial(discounted, discount=discount))(score.reward)
+        reward = jnp.where(group.live, score.reward, 0)
+        returns = jax.vmap(partial(discounted, discount=discount))(reward)
         return jnp.where(group.live, returns, 0)
 
     return estimate
@@ -220,7 +222,8 @@ def reward_to_go(discount: Number = 1.0) -> Estimator:
 
 def gae_stream(
     reward: Float[Array, "T"],
-    value: Float[Array, "T+1"],
+    value: Float[Array, "T"],
+    value_after: Float[Array, "T"],
     worthless: Bool[Array, "T"],
     cut: Bool[Array, "T"],
     discount: Number,
@@ -228,15 +231,15 @@ def gae_stream(
 ) -> Float[Array, "T"]:
     """GAE (Schulman 2016) over a stream that may hold several episodes.
 
-    delta_t = r_t + discount V_{t+1} [not worthless_t] - V_t
+    delta_t = r_t + discount V(s'_t) [not worthless_t] - V(s_t)
     A_t     = delta_t + discount decay A_{t+1} [not cut_t]
 
     Two facts, two arguments (F31, F33): `worthless` says that nothing follows,
     so no value is bootstrapped; `cut` says that what follows is another
-    episode. `value[t + 1]` must be the value of the situation that decision t
-    led to, not of the next episode's first (F32).
+    episode. `value_after[t]` is of the situation s'_t that decision t led to,
+    which at a cut is not the next episode's first (F32).
     """
-    delta = reward + discount * jnp.where(worthless, 0, value[1:]) - value[:-1]
+    delta = reward + discount * jnp.where(worthless, 0, value_after) - value
 
     def back(later, step):
         delta_t, cut_t = step
@@ -262,9 +265,8 @@ def gae(
 
     def one(params: Params, trajectory: Trajectory, reward: Float[Array, "T"]):
         values = jax.vmap(partial(value, params))(trajectory.obs)
-        return gae_stream(
-            reward, values, worthless(trajectory), ended(trajectory), discount, decay
-        )
+        over = worthless(trajectory), ended(trajectory)
+        return gae_stream(reward, values[:-1], values[1:], *over, discount, decay)
 
     def estimate(params: Params, group: Trajectory, score: Score) -> Float[Array, "G T"]:
         advantage = jax.vmap(partial(one, params))(group, score.reward)

@@ -47,7 +47,7 @@ def relabel(gym: Gym, driver: Actor, expert: Expert, tasks: Task, horizon: int) 
     The actions that come back are the labels; the observations are the
     driver's own, which is the point.
     """
-    driven = play(gym, lambda task: driver, tasks, horizon)
+    driven = play(gym, lambda _: driver, tasks, horizon)
     label = jax.vmap(jax.vmap(expert, in_axes=(None, 0)))(tasks, driven.obs[:, :-1])
     return driven._replace(action=label, log_prob=jnp.zeros_like(driven.log_prob))
 
@@ -64,10 +64,8 @@ def together(*parts: Decision) -> Decision:
     return jax.tree.map(lambda *fields: jnp.concatenate(fields), *parts)
 
 
-def cloned(
-    gym: Gym, policy: Policy, expert: Expert, tasks: Task, horizon: int
-) -> Params:
-    """A fresh policy fitted to one demonstration of each task: where the chapter starts training."""
+def cloned(gym: Gym, policy: Policy, expert: Expert, tasks: Task, horizon: int) -> Params:
+    """A fresh policy fitted to one demonstration of each task: the chapter's starting point."""
     rows = examples(demonstrations(gym, expert, tasks, horizon))
     return clone(policy, policy.init(), rows)
 

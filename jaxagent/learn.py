@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from jaxagent.diagnostics import degenerate
+from jaxagent.diagnostics import degenerate, spread
 from jaxagent.scorers import score
 from jaxagent.types import (
     Collect,
@@ -24,6 +24,7 @@ from jaxagent.types import (
     Step,
     Trajectory,
     Update,
+    check,
 )
 
 
@@ -45,6 +46,8 @@ class Metrics(NamedTuple):
     eligible: Int[Array, "*B"]  # live decisions with permission
     degenerate: Int[Array, "*B"]  # groups whose rewards all tie
     reward: Float[Array, "*B"]  # mean total
+    std_within: Float[Array, "*B"]  # of totals within groups, averaged: what training divides by
+    std_batch: Float[Array, "*B"]  # of totals across the batch: another number (F8)
     update: Any
 
 
@@ -75,13 +78,21 @@ def objective(policy: Policy, loss: Loss) -> Objective:
     """
 
     def total(params: Params, rows: Decision) -> Float[Array, ""]:
-        teaches = rows.weight != 0
-        safe = jax.tree.map(lambda field: jnp.where(teaches, field, jnp.zeros_like(field)), rows)
-        logits = jax.vmap(policy.logits, in_axes=(None, 0))(params, safe.obs)
-        each = jax.vmap(loss)(logits, safe)
-        return jnp.sum(jnp.where(teaches, safe.weight * each, 0))
+        shown = harmless(rows)
+        logits = jax.vmap(policy.logits, in_axes=(None, 0))(params, shown.obs)
+        each = jax.vmap(loss)(logits, shown)
+        return jnp.sum(jnp.where(rows.weight != 0, shown.weight * each, 0))
 
     return total
+
+
+def harmless(rows: Decision) -> Decision:
+    """Rows [M] with those of weight 0 replaced: zeros, at a place where a row that teaches is."""
+    teaches = rows.weight != 0
+    place = jnp.argmax(teaches)
+    blank = jax.tree.map(jnp.zeros_like, rows)
+    blank = blank._replace(obs=rows.obs[place], action=rows.action[place])
+    return jax.tree.map(partial(jnp.where, teaches), rows, blank)
 
 
 def nothing(params: Params, rows: Decision) -> tuple[()]:
@@ -118,12 +129,12 @@ def descend(
         return jax.tree.map(partial(jnp.where, teaches.any()), moved, learner), counts
 
     def update(learner: Learner, rows: Decision) -> tuple[Learner, Audit]:
-        everything = len(rows.weight)
+        everything = len(check(rows).weight)
         batches = batched(rows, min(batch_size or everything, everything))
 
         def one_pass(learner: Learner, _):
             learner, counts = jax.lax.scan(one_batch, learner, batches)
-            return learner, jax.tree.map(partial(jnp.sum, axis=0, dtype=jnp.int32), counts)
+            return learner, jax.tree.map(lambda c: jnp.sum(c, axis=0, dtype=c.dtype), counts)
 
         learner, (counts, vetoed) = jax.lax.scan(one_pass, learner, length=passes)
         return learner, Audit(counts, vetoed)
@@ -156,7 +167,7 @@ def on_policy(
     """
 
     def step(learner: Learner, noise: Any) -> tuple[Learner, Metrics]:
-        batch = collect(noise, learner.params)
+        batch = check(collect(noise, learner.params))
         scores = jax.vmap(jax.vmap(partial(score, scorer)))(batch)
         advantage = jax.vmap(partial(estimator, learner.params))(batch, scores)
         per_rollout = 1.0 if weight is None else weight[:, None] * len(weight)
@@ -173,14 +184,18 @@ def on_policy(
             transitions=jnp.sum(batch.live, dtype=jnp.int32),
             eligible=jnp.sum(permitted, dtype=jnp.int32),
             degenerate=jnp.sum(jax.vmap(degenerate)(scores.total, last.valid), dtype=jnp.int32),
-            reward=scores.total.mean(),
+            reward=jnp.mean(scores.total, where=last.valid),
+            std_within=spread(scores.total, last.valid).within,
+            std_batch=spread(scores.total, last.valid).batch,
             update=inside,
         )
 
     return step
 
 
-def in_order(step: Step, stream: Float[Array, "N"], window: int) -> Step:
+def in_order(
+    step: Step, stream: Float[Array, "N"], window: int
+) -> Callable[[tuple[Learner, Int[Array, ""]], Any], tuple[tuple[Learner, Int[Array, ""]], Any]]:
     """`step` on windows of one stream, each begun where the last round stopped reading.
 
     The learner is carried with its cursor; `collect_in_order` consumes one

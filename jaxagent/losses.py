@@ -17,7 +17,7 @@ Number = Float[Array, ""] | float
 
 
 def score_function(logits: Logits, decision: Decision) -> Float[Array, ""]:
-    """-A log pi(a|o): REINFORCE (Chapter eq. 23.2; Williams 1992), and cloning (23.7) when A = 1."""
+    """-A log pi(a|o): REINFORCE (Chapter eq. 23.2; Williams 1992); cloning (23.7) when A = 1."""
     return -decision.advantage * log_prob(logits, decision.action)
 
 

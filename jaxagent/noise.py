@@ -1,7 +1,7 @@
 """Randomness as data: one uniform is a pure function of its address.
 
 The cipher is Threefry-2x32 with 20 rounds (Salmon et al. 2011). Its key is
-(seed, index), its counter packs where in training the draw is consumed:
+(seed, run), its counter packs where in training the draw is consumed:
 
     word 0   round 20 bits | purpose 2 | step // 2, 10 bits
     word 1   task 16 bits  | rollout 16
@@ -9,7 +9,7 @@ The cipher is Threefry-2x32 with 20 rounds (Salmon et al. 2011). Its key is
 and the low bit of `step` selects one of the two words that come out. The
 packing is injective, so no two draws share an address (fault F41), and a value
 depends on nothing else: not on batch, chunk, device, process or JAX version.
-Runs that share (seed, index) share their draws whatever their settings:
+Runs that share (seed, run) share their draws whatever their settings:
 common random numbers.
 """
 
@@ -35,21 +35,19 @@ class Stream(NamedTuple):
     """Where the draws of one training round stand."""
 
     seed: UInt32[Array, "*B"]
-    index: UInt32[Array, "*B"]  # of the run among those that share a seed
+    run: UInt32[Array, "*B"]  # its number among the runs that share a seed
     round: UInt32[Array, "*B"]
 
 
-def rounds(seed: Number, index: Number, num_rounds: int) -> Stream:
+def rounds(seed: Number, run: Number, num_rounds: int) -> Stream:
     """The streams of a whole run, [num_rounds]: what `lax.scan` feeds to a training step."""
     within("num_rounds", num_rounds, MAX_ROUNDS)
     number = jnp.arange(num_rounds, dtype=jnp.uint32)
-    seed, index = field("seed", seed, MAX_WORD), field("index", index, MAX_WORD)
-    return Stream(jnp.full_like(number, seed), jnp.full_like(number, index), number)
+    seed, run = field("seed", seed, MAX_WORD), field("run", run, MAX_WORD)
+    return Stream(jnp.full_like(number, seed), jnp.full_like(number, run), number)
 
 
-def episode(
-    stream: Stream, task: Number, rollout: Number, num_steps: int
-) -> Noise:
+def episode(stream: Stream, task: Number, rollout: Number, num_steps: int) -> Noise:
     """The noise of one rollout, [num_steps], drawn for the numbers of its task and itself."""
     return Noise(
         action=uniforms(stream, task, rollout, num_steps, ACTION),
@@ -64,7 +62,7 @@ def uniforms(
     within("num_steps", num_steps, MAX_STEPS)
     pair = jnp.arange((num_steps + 1) // 2, dtype=jnp.uint32)
     high, low = counter(stream.round, purpose, pair, task, rollout)
-    both = threefry2x32(stream.seed, stream.index, high, low)
+    both = threefry2x32(stream.seed, stream.run, high, low)
     return unit(jnp.stack(both, axis=1).reshape(-1)[:num_steps])
 
 

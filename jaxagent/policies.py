@@ -19,9 +19,13 @@ Logits = Float[Array, "A"]
 
 
 def tabular(spec: Spec) -> Policy:
-    """One row of logits per observation; zeros, so uniform, until trained (Chapter section 23.1)."""
+    """One row of logits per observation; zeros, so uniform, until trained (Chapter 23.1)."""
     shape = (len(spec.observations), len(spec.actions))
-    return Policy(init=lambda: jnp.zeros(shape), logits=lambda params, obs: params[obs])
+
+    def logits(params: Float[Array, "S A"], obs: Int[Array, ""]) -> Logits:
+        return params[obs]
+
+    return Policy(init=lambda: jnp.zeros(shape), logits=logits)
 
 
 def log_probs(logits: Logits) -> Float[Array, "A"]:
@@ -42,7 +46,7 @@ def probabilities(logits: Logits) -> Float[Array, "A"]:
 def tempered(policy: Policy, temperature: Float[Array, ""] | float) -> Policy:
     """`policy` at a temperature: logits / temperature, which must be > 0."""
     _refuse_unless(temperature, lambda t: t > 0, "temperature must be positive")
-    return _reshaped(policy, lambda logits, obs: logits / temperature)
+    return _reshaped(policy, lambda logits, _: logits / temperature)
 
 
 def nucleus(policy: Policy, top_p: Float[Array, ""] | float) -> Policy:
@@ -67,9 +71,9 @@ def nucleus(policy: Policy, top_p: Float[Array, ""] | float) -> Policy:
 
 def masked(policy: Policy, allowed: Bool[Array | np.ndarray, "S A"]) -> Policy:
     """`policy` over the admissible actions of each observation; every row must allow one."""
-    mask = jnp.asarray(allowed)
-    if not bool(mask.any(axis=1).all()):
+    if not isinstance(allowed, jax.core.Tracer) and not np.asarray(allowed).any(axis=1).all():
         raise ValueError("a mask must allow at least one action at every observation")
+    mask = jnp.asarray(allowed)
     return _reshaped(policy, lambda logits, obs: jnp.where(mask[obs], logits, -jnp.inf))
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from jaxagent import noise as noises
 from jaxagent.policies import greedy, sample
 from jaxagent.types import Actor, Collect, Gym, Noise, Params, Policy, Task, Trajectory
+from jaxagent.wrappers import is_over
 
 
 def rollout(gym: Gym, actor: Actor, task: Task, noise: Noise) -> Trajectory:
@@ -20,7 +21,7 @@ def rollout(gym: Gym, actor: Actor, task: Task, noise: Noise) -> Trajectory:
 
     def decide(state, noise_t):
         verdict = gym.judge(task, state)
-        live = ~verdict.done & verdict.valid
+        live = ~is_over(verdict)
         obs = gym.observe(task, state)
         action, log_prob = actor(noise_t.action, obs)
         chance = noises.draw(gym.odds(task, state, action), noise_t.chance)
@@ -42,9 +43,7 @@ def rollout(gym: Gym, actor: Actor, task: Task, noise: Noise) -> Trajectory:
     )
 
 
-def collector(
-    gym: Gym, policy: Policy, tasks: Task, *, group_size: int, horizon: int
-) -> Collect:
+def collector(gym: Gym, policy: Policy, tasks: Task, *, group_size: int, horizon: int) -> Collect:
     """`(stream, params) -> Trajectory [K G T]`: a group of samples for every task at once."""
     noises.within("group_size", group_size, noises.MAX_ROLLOUTS)
     noises.within("horizon", horizon, noises.MAX_STEPS)
@@ -95,7 +94,7 @@ def collect_in_order(
 
 def evaluate(gym: Gym, policy: Policy, params: Params, tasks: Task, horizon: int) -> Trajectory:
     """Greedy play of every task, [K T]: a frozen policy, a declared decoding rule, no noise."""
-    return play(gym, lambda task: greedy(policy, params), tasks, horizon)
+    return play(gym, lambda _: greedy(policy, params), tasks, horizon)
 
 
 def play(gym: Gym, actor_of, tasks: Task, horizon: int) -> Trajectory:

@@ -43,9 +43,7 @@ class Run(NamedTuple):
     held_out: Trajectory  # greedy play of the held-out tasks, [K T]
 
 
-def train(
-    problem: Problem, method: Method, params: Params, stream: Stream, group_size: int
-) -> Run:
+def train(problem: Problem, method: Method, params: Params, stream: Stream, group_size: int) -> Run:
     """One run from `params` on counter-based noise, a round for each entry of `stream`.
 
     It is a pure function of its arguments: `vmap` it over streams for seeds,
@@ -118,14 +116,10 @@ def cloned(problem: Problem, policy: Policy) -> Params:
     """The policy fitted to the problem's demonstrations. ValueError if it has none."""
     if problem.expert is None or problem.taught is None:
         raise ValueError("this gym has no demonstrations to clone: start from uniform")
-    return imitate.cloned(
-        problem.gym, policy, problem.expert, problem.taught.task, problem.horizon
-    )
+    return imitate.cloned(problem.gym, policy, problem.expert, problem.taught.task, problem.horizon)
 
 
-def _concluded(
-    problem: Problem, method: Method, learner: Learner, history: learn.Metrics
-) -> Run:
+def _concluded(problem: Problem, method: Method, learner: Learner, history: learn.Metrics) -> Run:
     held_out = evaluate(
         problem.gym, method.policy, learner.params, problem.held_out.task, problem.horizon
     )

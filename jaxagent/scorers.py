@@ -8,11 +8,10 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxagent.trajectories import Events, events, final
-from jaxagent.types import Payoff, Prices, Score, Scorer, Trajectory, Verdict
+from jaxagent.types import Data, Payoff, Prices, Score, Scorer, Trajectory, Verdict
 
 
 def outcome(step_cost: Float[Array, ""] | float = 0.05) -> Scorer:
@@ -20,7 +19,7 @@ def outcome(step_cost: Float[Array, ""] | float = 0.05) -> Scorer:
     return Scorer(Prices(success=1.0, violation=0.0, step=step_cost), everyone, payoff=None)
 
 
-def penalised(scorer: Scorer, penalty: Float[Array | np.ndarray, "V"]) -> Scorer:
+def penalised(scorer: Scorer, penalty: Float[Data, "V"]) -> Scorer:
     """`scorer` with a fine for each kind of violation: any finite fine is a price."""
     return scorer._replace(prices=scorer.prices._replace(violation=penalty))
 
@@ -34,7 +33,7 @@ def vetoed(scorer: Scorer) -> Scorer:
     return scorer._replace(permit=permit)
 
 
-def guarded(scorer: Scorer, penalty: Float[Array | np.ndarray, "V"]) -> Scorer:
+def guarded(scorer: Scorer, penalty: Float[Data, "V"]) -> Scorer:
     """Fines and the veto together (Chapter section 23.7): its penalties are 2 and 1."""
     return vetoed(penalised(scorer, penalty))
 
@@ -74,5 +73,6 @@ def score(scorer: Scorer, trajectory: Trajectory) -> Score:
 
 def price(prices: Prices, count: Events) -> Float[Array, ""]:
     """The worth of event counts, in the stated order: outcome, penalty, step cost."""
-    fine = jnp.sum(prices.violation * count.violation)
+    # The dtype is named because JAX remembers a NumPy constant in its first precision.
+    fine = jnp.sum(jnp.asarray(prices.violation, dtype=float) * count.violation)
     return prices.success * count.success - fine - prices.step * count.step

@@ -1,4 +1,4 @@
-"""One setting, many seeds: a run is compiled once, lifted over seed indices, called block by block."""
+"""One setting, many seeds: a run, compiled once over seed indices, called block by block."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -6,25 +6,23 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PyTree, Shaped
+from jaxtyping import Bool, Float, PyTree, Shaped
 
 from jaxagent import noise
 from jaxagent.runs import Method, Run, train
-from jaxagent.types import Params, Problem
+from jaxagent.types import Data, Params, Problem
 
 LANES = 128  # seeds in one call: wide enough to vectorise, narrow enough to stay in cache
-
-Leaf = Array | np.ndarray
 
 
 class Outcome(NamedTuple):
     """What is kept of a run, or of many with the seed as first axis."""
 
-    history: dict[str, Shaped[Leaf, "..."]]  # counters, [*B rounds], and further axes
-    params: PyTree[Float[Leaf, "..."]]
-    held_out_success: Bool[Leaf, "*B K"]
-    held_out_violation: Bool[Leaf, "*B K V"]
-    diverged: Bool[Leaf, "*B"]  # a parameter is no longer finite
+    history: dict[str, Shaped[Data, "..."]]  # counters, [*B rounds], and further axes
+    params: PyTree[Float[Data, "..."]]
+    held_out_success: Bool[Data, "*B K"]
+    held_out_violation: Bool[Data, "*B K V"]
+    diverged: Bool[Data, "*B"]  # a parameter is no longer finite
 
 
 Block = Callable[[np.ndarray], Outcome]  # seed indices [lanes] -> leaves [lanes ...]

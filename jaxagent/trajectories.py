@@ -29,9 +29,7 @@ def events(trajectory: Trajectory) -> Events:
 def final(trajectory: Trajectory) -> Verdict:
     """The verdict on the episode: the state is frozen once it is over."""
     verdict = trajectory.verdict
-    return Verdict(
-        verdict.done[-1], verdict.success[-1], verdict.violations[-1], verdict.valid[-1]
-    )
+    return Verdict(verdict.done[-1], verdict.success[-1], verdict.violations[-1], verdict.valid[-1])
 
 
 def terminated(trajectory: Trajectory) -> Bool[Array, "T"]:

@@ -20,6 +20,7 @@ import jax
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped, jaxtyped
 
+Data = Any  # an array, on the device or on the host
 Params = PyTree[Float[Array, "..."]]
 Task = Any  # a NamedTuple of integer scalars, defined by each gym
 State = Any  # a NamedTuple of integer scalars, defined by each gym
@@ -42,10 +43,10 @@ class Spec:
 class Verdict(NamedTuple):
     """The verifier's reading of authoritative state. No policy ever sees it."""
 
-    done: Bool[Array, "*B"]  # the agent, or the gym, ended the episode
-    success: Bool[Array, "*B"]
-    violations: Bool[Array, "*B V"]
-    valid: Bool[Array, "*B"]  # False once the infrastructure, not the agent, failed
+    done: Bool[Data, "*B"]  # the agent, or the gym, ended the episode
+    success: Bool[Data, "*B"]
+    violations: Bool[Data, "*B V"]
+    valid: Bool[Data, "*B"]  # False once the infrastructure, not the agent, failed
 
 
 Payoff = Callable[[State, Int[Array, ""], Int[Array, ""]], Float[Array, ""]]
@@ -72,7 +73,7 @@ class Tasks(NamedTuple):
 
     names: tuple[str, ...]  # K names
     task: Task  # leaves [K]
-    weight: Shaped[Any, "K"]  # probabilities; they sum to 1
+    weight: Float[Data, "K"]  # probabilities; they sum to 1
 
 
 Expert = Callable[[Task, Int[Array, ""]], Int[Array, ""]]
@@ -124,9 +125,9 @@ class Trajectory(NamedTuple):
 class Prices(NamedTuple):
     """What each kind of event is worth. Traced numbers: a grid of prices is one program."""
 
-    success: Float[Array, "*B"] | float
-    violation: Float[Array, "*B V"] | float  # a fine, subtracted
-    step: Float[Array, "*B"] | float  # a cost, subtracted
+    success: Float[Data, "*B"] | float
+    violation: Float[Data, "*B V"] | float  # a fine, subtracted
+    step: Float[Data, "*B"] | float  # a cost, subtracted
 
 
 class Scorer(NamedTuple):

@@ -62,6 +62,11 @@ def gated(gym: Gym, allowed: Callable[[Task, State, Int[Array, ""]], Bool[Array,
     )
 
 
+def is_over(verdict: Verdict) -> Bool[Array, "*B"]:
+    """Whether an episode has ended: the gym is done with it, or the infrastructure failed."""
+    return verdict.done | ~verdict.valid
+
+
 class Strict(NamedTuple):
     """A state that remembers a step after the end."""
 
@@ -76,7 +81,7 @@ def strict(gym: Gym) -> Gym:
     """
 
     def step(task: Task, state: Strict, action: Int[Array, ""], chance: Int[Array, ""]) -> Strict:
-        over = gym.judge(task, state.inner).done
+        over = is_over(gym.judge(task, state.inner))
         moved = gym.step(task, state.inner, action, chance)
         inner = jax.tree.map(partial(jnp.where, over), state.inner, moved)
         return Strict(inner, state.misuse | over)
@@ -102,6 +107,6 @@ def advance(gym: Gym, task: Task, state: State, action: int, chance: int = 0) ->
     """One step for a caller outside compiled code. ValueError: "step after terminal state"."""
     if not 0 <= action < len(gym.spec.actions):
         raise ValueError(f"action must be in 0..{len(gym.spec.actions) - 1}, got {action}")
-    if bool(gym.judge(task, state).done):
+    if bool(is_over(gym.judge(task, state))):
         raise ValueError(f"step after terminal state: action {gym.spec.actions[action]!r}")
     return gym.step(task, state, jnp.int32(action), jnp.int32(chance))

@@ -1,4 +1,4 @@
-"""Switches of the suite: CPU, no silent rank promotion, shapes checked by jaxtyping and beartype."""
+"""Switches of the suite: CPU, no silent rank promotion, x64 off unless asked for."""
 
 import json
 import os

@@ -15,7 +15,8 @@ from jaxagent.precision import exact
 LAW = settings(max_examples=200, deadline=None, derandomize=True)
 NUM_STEPS, NUM_TASKS, NUM_ROLLOUTS, SEED = 7, 3, 5, 3
 ZERO_WORD, FULL_WORD = 0, 2**32 - 1
-EXTREME_UNIFORMS = (0.0, 2.0**-24, 0.5, 1 - 2.0**-24)
+# The last is what float32 makes of the largest uniforms of a float64 stream.
+EXTREME_UNIFORMS = (0.0, 2.0**-24, 0.5, 1 - 2.0**-24, 1.0)
 
 # key, counter -> block, of 20 rounds: the known answers of Random123 (Salmon et al. 2011)
 KNOWN_ANSWERS = [
@@ -102,8 +103,8 @@ def test_both_extremes_of_every_field_fit():
     assert packed([size - 1 for size in FIELDS.values()]) == (FULL_WORD, FULL_WORD)
 
 
-def stream(seed=0, index=0, round=0):
-    return noise.Stream(jnp.uint32(seed), jnp.uint32(index), jnp.uint32(round))
+def stream(seed=0, run=0, round=0):
+    return noise.Stream(jnp.uint32(seed), jnp.uint32(run), jnp.uint32(round))
 
 
 episode = jax.jit(noise.episode, static_argnames="num_steps")
@@ -111,7 +112,7 @@ episode = jax.jit(noise.episode, static_argnames="num_steps")
 
 OVERFLOWS = {
     "seed": lambda: noise.rounds(2**32, 0, 1),
-    "index": lambda: noise.rounds(0, 2**32, 1),
+    "run": lambda: noise.rounds(0, 2**32, 1),
     "num_rounds": lambda: noise.rounds(0, 0, noise.MAX_ROUNDS + 1),
     "num_steps": lambda: noise.episode(stream(), 0, 0, noise.MAX_STEPS + 1),
     "purpose": lambda: noise.uniforms(stream(), 0, 0, 1, noise.MAX_PURPOSES),
@@ -165,11 +166,11 @@ def test_the_largest_bits_stay_below_one():
 
 
 def test_a_draw_is_the_documented_function_of_its_address():
-    seed, index, round, task, rollout, step = 5, 6, 7, 8, 9, 3
-    given_stream = stream(seed, index, round)
+    seed, run, round, task, rollout, step = 5, 6, 7, 8, 9, 3
+    given_stream = stream(seed, run, round)
     ours = noise.uniforms(given_stream, task, rollout, step + 1, noise.CHANCE)[step]
     high = round << 12 | noise.CHANCE << 10 | step // 2
-    block = threefry_in_integers((seed, index), (high, task << 16 | rollout))
+    block = threefry_in_integers((seed, run), (high, task << 16 | rollout))
     assert float(ours) == (block[step % 2] >> 8) * 2.0**-24
 
 
@@ -202,8 +203,8 @@ def test_actions_and_chance_read_different_draws(drawn):
     assert (drawn.action != drawn.chance).all()
 
 
-@pytest.mark.parametrize("named", ["seed", "index", "round"])
-def test_every_seed_index_and_round_has_a_stream_of_its_own(named):
+@pytest.mark.parametrize("named", ["seed", "run", "round"])
+def test_every_seed_run_and_round_has_a_stream_of_its_own(named):
     num_streams = 256
     draw = lambda number: noise.uniforms(stream(**{named: number}), 0, 0, 4, noise.ACTION)
     streams = np.asarray(jax.jit(jax.vmap(draw))(jnp.arange(num_streams, dtype=jnp.uint32)))
@@ -211,7 +212,7 @@ def test_every_seed_index_and_round_has_a_stream_of_its_own(named):
 
 
 def test_rounds_number_the_rounds_of_one_run():
-    run = noise.rounds(seed=9, index=4, num_rounds=3)
+    run = noise.rounds(seed=9, run=4, num_rounds=3)
     np.testing.assert_array_equal(run, [[9] * 3, [4] * 3, [0, 1, 2]])
     assert {leaf.dtype for leaf in run} == {jnp.dtype("uint32")}
 

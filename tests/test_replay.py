@@ -1,4 +1,4 @@
-"""The published training runs, exactly: `jaxagent replay` against data from the chapter's program."""
+"""The published training runs, exactly: `replay` against data from the chapter's program."""
 
 import plain_training
 import pytest

@@ -17,13 +17,13 @@ from jaxagent.types import Noise, Verdict
 HORIZON = 6
 GYM = refund.gym()
 HIGH = refund.Task(amount=np.int32(90), start=np.int32(refund.RECOVER))
-PENALTY = (2.0, 1.0)
+PENALTY = np.array([2.0, 1.0])
 EVERY_SEQUENCE = np.array(list(itertools.product(range(4), repeat=HORIZON)), np.int32)
 
 SCORERS = {
     "outcome": lambda: scorers.outcome(0.05),
-    "penalised": lambda: scorers.penalised(scorers.outcome(0.05), jnp.array(PENALTY)),
-    "guarded": lambda: scorers.guarded(scorers.outcome(0.05), jnp.array(PENALTY)),
+    "penalised": lambda: scorers.penalised(scorers.outcome(0.05), PENALTY),
+    "guarded": lambda: scorers.guarded(scorers.outcome(0.05), PENALTY),
 }
 
 
@@ -184,6 +184,16 @@ def test_everyone_may_teach_whatever_happened():
     no = jnp.bool_(False)
     worst = Verdict(done=no, success=no, violations=jnp.ones(2, bool), valid=no)
     assert bool(scorers.everyone(worst))
+
+
+def test_a_numpy_penalty_serves_one_precision_after_the_other():
+    """JAX 0.10 keeps a NumPy constant in the precision that first traced it."""
+    penalty = np.array([0.1, 0.7])
+    make = lambda: scorers.penalised(scorers.outcome(0.0), penalty)
+    bypass = EVERY_SEQUENCE[[number_of((refund.LOOKUP, refund.REFUND, refund.FINISH))]]
+    totals = [score_all(make, bypass)[1].total, exact(score_all)(make, bypass)[1].total]
+    assert [total.dtype for total in totals] == [np.float32, np.float64]
+    assert totals[1] == 1 - 0.1
 
 
 def test_many_prices_are_one_program():

@@ -8,9 +8,9 @@ exit status 2, no traceback, and nothing written.
 import contextlib
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import dropwhile, takewhile
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from jaxagent import __version__
 
@@ -39,11 +39,11 @@ def _run(argv: Sequence[str]) -> int:
 
     from jaxagent.cli import replay, train
 
-    commands = {"train": train.Train, "replay": replay.Replay}
+    commands: dict[str, Callable[..., Any]] = {"train": train.Train, "replay": replay.Replay}
     return _parsed(commands, argv).run()
 
 
-def _parsed(commands: dict[str, type], argv: Sequence[str]):
+def _parsed(commands: dict[str, Callable[..., Any]], argv: Sequence[str]):
     """The command with its options. The parser's own errors end with our one line."""
     import tyro
 

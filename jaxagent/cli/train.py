@@ -14,7 +14,7 @@ from rich.progress import track
 
 from jaxagent import choices, policies, runs, seeds
 from jaxagent.cli.settings import Settings, in_range
-from jaxagent.report import figures, files, summary
+from jaxagent.report import files, summary
 from jaxagent.types import Problem
 
 
@@ -108,6 +108,8 @@ def _progress(blocks: list[np.ndarray]) -> Iterable[np.ndarray]:
 
 def write(folder: Path, said: dict[str, Any], problem: Problem, results: seeds.Outcome) -> None:
     """summary.json, history.npz and history.png, each whole or not at all."""
+    from jaxagent.report import figures  # matplotlib is slow to import: only where it draws
+
     setting = said["settings"]
     title = "{gym}, {scorer}: {num_seeds:,} seeds; mean, 50% and 90% bands".format(**setting)
     rates = summary.curves(problem, setting["group_size"], results)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from jaxagent.types import Gym, Payoff, Problem, Spec, Tasks, Verdict
+from jaxagent.types import Data, Gym, Payoff, Problem, Spec, Tasks, Verdict
 from jaxagent.wrappers import deterministic
 
 PAYS = {"plan": 0.2, "search": 0.5, "cite": 0.9, "guess": 0.1}
@@ -17,7 +17,7 @@ UNPULLED = -1
 class Task(NamedTuple):
     """A prompt. Nothing depends on it: there is one."""
 
-    prompt: Int[Array, "*B"]
+    prompt: Int[Data, "*B"]
 
 
 class State(NamedTuple):
@@ -61,7 +61,7 @@ def payoff(pays: dict[str, float] = PAYS) -> Payoff:
 
     def pay(state: State, arm: Int[Array, ""], chance: Int[Array, ""]):
         del state, chance
-        return jnp.asarray(table)[arm]
+        return jnp.asarray(table, float)[arm]
 
     return pay
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from jaxagent.types import Gym, Problem, Spec, Tasks, Verdict
+from jaxagent.types import Data, Gym, Problem, Spec, Tasks, Verdict
 from jaxagent.wrappers import deterministic
 
 NUM_NUMBERS, BUDGET = 16, 4
@@ -22,14 +22,14 @@ CORRECT, LOWER, HIGHER = range(3)  # the answers
 
 
 class Task(NamedTuple):
-    hidden: Int[Array, "*B"]  # in [0, N); people call it hidden + 1
+    hidden: Int[Data, "*B"]  # in [0, N); people call it hidden + 1
 
 
 class Interval(NamedTuple):
     """A task of `belief`: the hidden number is uniform in [low, high)."""
 
-    low: Int[Array, "*B"]
-    high: Int[Array, "*B"]
+    low: Int[Data, "*B"]
+    high: Int[Data, "*B"]
 
 
 class State(NamedTuple):
@@ -126,7 +126,7 @@ def belief(num_numbers: int = NUM_NUMBERS, budget: int = BUDGET) -> Gym:
         below = jnp.clip(guess, state.low, state.high) - state.low
         above = state.high - jnp.clip(guess + 1, state.low, state.high)
         size = jnp.maximum(state.high - state.low, 1)  # 0 after an answer that had no odds
-        return jnp.stack([size - below - above, below, above]) / size
+        return jnp.stack([size - below - above, below, above]) / size.astype(float)
 
     def step(task: Interval, state: State, guess: Int[Array, ""], answer: Int[Array, ""]) -> State:
         del task

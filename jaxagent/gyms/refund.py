@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from jaxagent.types import Gym, Problem, Spec, Tasks, Verdict
+from jaxagent.types import Data, Gym, Problem, Spec, Tasks, Verdict
 from jaxagent.wrappers import deterministic
 
 LIMIT = 50  # amounts above it need approval
@@ -23,8 +23,8 @@ FINISH, LOOKUP, REQUEST_APPROVAL, REFUND = range(4)
 
 
 class Task(NamedTuple):
-    amount: Int[Array, "*B"]
-    start: Int[Array, "*B"]  # a phase
+    amount: Int[Data, "*B"]
+    start: Int[Data, "*B"]  # a phase
 
 
 class State(NamedTuple):

@@ -18,7 +18,7 @@ class Estimate(NamedTuple):
 class Rate(NamedTuple):
     """A share of seeds, with the exact binomial (Clopper-Pearson) interval."""
 
-    count: int
+    hits: int
     of: int
     low: float
     high: float
@@ -37,6 +37,6 @@ def mean(values: np.ndarray, level: float = 0.95) -> Estimate:
 
 def rate(flags: np.ndarray, level: float = 0.95) -> Rate:
     """How many of the seeds, with the interval that holds whatever the true share is."""
-    count, of = int(np.sum(flags)), len(flags)
-    interval = stats.binomtest(count, of).proportion_ci(level, method="exact")
-    return Rate(count, of, float(interval.low), float(interval.high))
+    hits, of = int(np.sum(flags)), len(flags)
+    interval = stats.binomtest(hits, of).proportion_ci(level, method="exact")
+    return Rate(hits, of, float(interval.low), float(interval.high))

@@ -62,5 +62,5 @@ def estimate(value: Estimate) -> tuple[str, str, str]:
 
 def share(value: Rate) -> tuple[str, str, str]:
     """Count of how many, the rate, its exact interval."""
-    rate = value.count / value.of
-    return f"{value.count} of {value.of}", f"{rate:.3f}", f"[{value.low:.3f}, {value.high:.3f}]"
+    rate = value.hits / value.of
+    return f"{value.hits} of {value.of}", f"{rate:.3f}", f"[{value.low:.3f}, {value.high:.3f}]"
