@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from jaxagent import estimators, imitate, learn, losses, policies, scorers
+from jaxagent import rollout as rollouts
 from jaxagent.gyms import refund
 from jaxagent.precision import exact
 from jaxagent.rollout import collect_in_order
 from jaxagent.trajectories import terminated
-from jaxagent.types import Policy, Score, Trajectory, Verdict
+from jaxagent.types import Noise, Policy, Score, Trajectory, Verdict
 
 LAW = settings(max_examples=40, deadline=None, derandomize=True)
 G, T, S = 5, 4, 3
@@ -393,6 +394,50 @@ def test_one_reward_is_seen_from_every_decision_up_to_its_own(when):
     estimate = jax.jit(partial(estimators.reward_to_go(0.9), PARAMS))
     expected = [0.9 ** (when - now) if now <= when else 0.0 for now in range(T)]
     np.testing.assert_allclose(exact(estimate)(*group), [expected, [0.0] * T], atol=1e-15)
+
+
+@exact
+def discounted_gradients(discount):
+    """At recover, 3 decisions, a random policy: the gradient of E[sum_t discount^t r_t] by
+    `jax.grad` over all 64 action sequences, and reward-to-go estimates of it without and with
+    discount^t."""
+    actions = np.indices((4, 4, 4)).reshape(3, -1).T
+    params = jnp.asarray(np.random.default_rng(0).standard_normal((7, 4)))
+    task = refund.Task(jnp.int32(90), jnp.int32(refund.RECOVER))
+    play = lambda told: rollouts.rollout(
+        refund.gym(), policies.replay, task, Noise(told, jnp.zeros(3))
+    )
+    every = jax.vmap(play)(jnp.asarray(actions))
+    scores = jax.vmap(partial(scorers.score, scorers.outcome(0.05)))(every)
+    # A dead decision is made too, uniformly in effect, so that the 64 sequences sum to 1.
+    power = discount ** jnp.arange(3)
+
+    def log_probs(params):
+        return jax.nn.log_softmax(params)[every.obs[:, :-1], every.action]
+
+    def objective(params):
+        log_p = jnp.where(every.live, log_probs(params), -jnp.log(4.0))
+        return jnp.exp(log_p.sum(axis=1)) @ (scores.reward @ power)
+
+    def estimate(power):
+        log_p = jnp.where(every.live, log_probs(params), -jnp.log(4.0))
+        advantage = estimators.reward_to_go(discount)(params, every, scores) * power[None]
+        weigh = lambda params: (
+            jnp.exp(log_p.sum(axis=1))
+            @ jnp.sum(jnp.where(every.live, advantage * log_probs(params), 0), axis=1)
+        )
+        return jax.grad(weigh)(params)
+
+    return jax.grad(objective)(params), estimate(jnp.ones(3)), estimate(power)
+
+
+def test_the_gradient_of_a_discounted_objective_needs_the_power_once():
+    """Reward-to-go carries no discount^t (F35): without it the gradient is another one."""
+    exact_gradient, without, with_power = discounted_gradients(0.8)
+    np.testing.assert_allclose(with_power, exact_gradient, atol=1e-12)
+    assert np.abs(without - exact_gradient).max() > 1e-3
+    undiscounted, plainly, _ = discounted_gradients(1.0)
+    np.testing.assert_allclose(plainly, undiscounted, atol=1e-12)
 
 
 @LAW

@@ -319,6 +319,15 @@ def test_a_batch_of_weight_zero_has_no_gradient(objectives, name):
     np.testing.assert_array_equal(gradient, np.zeros_like(PARAMS))
 
 
+def test_a_row_of_weight_zero_never_meets_a_reference_that_live_rows_do_not():
+    """The reference forbids an action at observation 0, where no row that teaches stands (F18)."""
+    reference = jnp.zeros((3, NUM_ACTIONS)).at[0, 1].set(-jnp.inf)
+    loss = losses.kl_penalty(lambda obs: reference[obs])
+    live = rows()._replace(obs=np.tile(np.int32([1, 0, 2, 0]), 2))  # live rows are at 1 and 2
+    value, gradient = jax.jit(jax.value_and_grad(learn.objective(POLICY, loss)))(PARAMS, live)
+    assert np.isfinite(value) and np.isfinite(gradient).all() and np.abs(gradient).max() > 0
+
+
 @exact
 def gradients(bonus, penalty):
     """Of `everything` with these coefficients, over the rows."""

@@ -28,3 +28,12 @@ def test_files_named_in_the_readme_exist():
     root = Path(__file__).parent.parent
     for name in re.findall(r"`((?:jaxagent|tests|experiments)/[\w/]+(?:\.py|/))`", README):
         assert (root / name).exists(), name
+
+
+def test_tests_named_in_the_readmes_exist():
+    tests = Path(__file__).parent
+    written = "\n".join(file.read_text() for file in tests.glob("test_*.py"))
+    named = re.findall(r"`(test_\w+(?:\.py)?)`", README + (tests / "README.md").read_text())
+    assert len(named) > 50
+    for name in named:
+        assert (tests / name).exists() if name.endswith(".py") else f"def {name}(" in written, name
