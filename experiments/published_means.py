@@ -15,7 +15,7 @@ import optax
 import tyro
 from scipy import stats
 
-from jaxagent import choices, estimators, policies, runs, seeds
+from jaxagent import choices, estimators, learn, noise, policies, runs, seeds
 from jaxagent.gyms import refund
 from jaxagent.report import summary, tables
 
@@ -69,25 +69,21 @@ def run(scorer: str, update: str, num_seeds: int, seed: int = 0) -> seeds.Outcom
     """The chapter's procedure with one scorer and one kind of update, over seeds."""
     problem = refund.problem()
     policy = policies.tabular(problem.gym.spec)
-    optimizer, batch_size = UPDATES[update]
+    make, batch_size = UPDATES[update]
+    optimizer = make(LR)
     method = runs.Method(
         policy,
-        choices.EVENT_SCORERS[scorer],
-        estimators.anchor(len(problem.gym.spec.observations)),
-        optimizer(LR),
-        CLIP,
-        PASSES,
-        batch_size,
+        choices.scorers_of(problem)[scorer],
+        estimators.anchor(problem.gym.spec),
+        runs.clipped_update(policy, optimizer, CLIP, passes=PASSES, batch_size=batch_size),
     )
-    program = seeds.compiled(
-        problem,
-        method,
-        runs.cloned(problem, policy),
-        seed=seed,
-        rounds=ROUNDS,
-        group_size=GROUP_SIZE,
-    )
-    return seeds.collected(program, seeds.blocks(num_seeds), num_seeds)
+    learner = learn.start(runs.cloned(problem, policy), optimizer)
+
+    def one(run) -> seeds.Outcome:
+        stream = noise.rounds(seed, run, ROUNDS)
+        return seeds.kept(runs.train(problem, method, learner, stream, GROUP_SIZE))
+
+    return seeds.collected(seeds.compiled(one), seeds.blocks(num_seeds), num_seeds)
 
 
 def compared(scorer: str, results: seeds.Outcome) -> tuple[list[Row], Held]:

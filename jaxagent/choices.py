@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Literal
 
-import numpy as np
 import optax
 
 from jaxagent import estimators, scorers
 from jaxagent.gyms import bandit, number_search, refund
-from jaxagent.types import Estimator, Problem, Scorer
+from jaxagent.types import Estimator, Problem, Scorer, Spec
 
 GymName = Literal["refund", "bandit", "search"]
 ScorerName = Literal["outcome", "penalised", "guarded", "payoff"]
@@ -22,7 +21,7 @@ GYMS: dict[GymName, Callable[[], Problem]] = {
     "search": number_search.problem,
 }
 
-ESTIMATORS: dict[EstimatorName, Callable[[int], Estimator]] = {
+ESTIMATORS: dict[EstimatorName, Callable[[Spec], Estimator]] = {
     "anchor": estimators.anchor,
     "anchor-trajectory": estimators.anchor_trajectory,
     "centred": lambda _: estimators.centred(),
@@ -36,14 +35,6 @@ OPTIMIZERS: dict[OptimizerName, Callable[..., optax.GradientTransformation]] = {
 }
 
 STEP_COST = 0.05
-PENALTY = np.array([2.0, 1.0])  # approval bypassed, duplicate effect (Chapter section 23.7)
-
-OUTCOME = scorers.outcome(STEP_COST)
-EVENT_SCORERS: dict[str, Scorer] = {
-    "outcome": OUTCOME,
-    "penalised": scorers.penalised(OUTCOME, PENALTY),
-    "guarded": scorers.guarded(OUTCOME, PENALTY),
-}
 
 
 def scorers_of(problem: Problem) -> dict[str, Scorer]:
@@ -53,11 +44,15 @@ def scorers_of(problem: Problem) -> dict[str, Scorer]:
     reaching success is all that it pays, that is 1 for a success. The refund
     desk pays nothing of its own.
     """
+    outcome = scorers.outcome(STEP_COST)
     if problem.gym.spec.violations:
-        names = ("guarded", "outcome", "penalised")
-        return {name: EVENT_SCORERS[name] for name in names}
+        return {
+            "guarded": scorers.guarded(outcome, problem.penalty),
+            "outcome": outcome,
+            "penalised": scorers.penalised(outcome, problem.penalty),
+        }
     own = scorers.outcome(0.0) if problem.payoff is None else scorers.payoff(problem.payoff)
-    return {"payoff": own, "outcome": OUTCOME}
+    return {"payoff": own, "outcome": outcome}
 
 
 def scorer_name(problem: Problem, gym: str, name: str | None) -> str:

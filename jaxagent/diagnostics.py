@@ -7,11 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from jaxagent import losses
 from jaxagent.losses import gradient_zeroed, kl
-from jaxagent.policies import log_prob
-from jaxagent.types import Decision, Params, Policy
-
-Number = Float[Array, ""] | float
+from jaxagent.types import Decision, Params, Policy, Real
 
 
 class Clipping(NamedTuple):
@@ -22,7 +20,7 @@ class Clipping(NamedTuple):
     above_band: Int[Array, "*B"]  # ratio > 1 + clip
 
 
-def clipping(policy: Policy, clip: Number) -> Callable[[Params, Decision], Clipping]:
+def clipping(policy: Policy, clip: Real) -> Callable[[Params, Decision], Clipping]:
     """An audit for `descend`: ratios of rows [M] against the recorded log probabilities."""
 
     def audit(params: Params, rows: Decision) -> Clipping:
@@ -39,17 +37,16 @@ def clipping(policy: Policy, clip: Number) -> Callable[[Params, Decision], Clipp
 
 
 def log_ratio(policy: Policy, params: Params, rows: Decision) -> Float[Array, "M"]:
-    """log pi(a|o) - log pi_old(a|o) of each row; pi_old is what was recorded at sampling time."""
-    now = jax.vmap(lambda obs, action: log_prob(policy.logits(params, obs), action))
-    return now(rows.obs, rows.action) - rows.log_prob
+    """`losses.log_ratio` of each row."""
+    return jax.vmap(lambda row: losses.log_ratio(policy.logits(params, row.obs), row))(rows)
 
 
 def effective_sample_size(log_weight: Float[Array, "M"]) -> Float[Array, ""]:
-    """(sum w)^2 / sum w^2 in log space, in 1..M; 0 when every weight is zero."""
+    """(sum w)^2 / sum w^2 in log space, in 1..M; 0 when every weight is zero, NaN if one is NaN."""
     peak = jnp.max(log_weight)
     log_weight = log_weight - jnp.where(jnp.isfinite(peak), peak, 0)
     total, squares = jnp.sum(jnp.exp(log_weight)), jnp.sum(jnp.exp(2 * log_weight))
-    return jnp.where(squares > 0, total**2 / jnp.where(squares > 0, squares, 1), 0)
+    return jnp.where(squares == 0, 0, total**2 / jnp.where(squares == 0, 1, squares))
 
 
 def degenerate(total: Float[Array, "G"], counted: Bool[Array, "G"]) -> Bool[Array, ""]:

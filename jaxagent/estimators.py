@@ -2,14 +2,14 @@
 
 A group-relative estimator is three choices, each a function:
 
-    who is compared    whole(group), visits(S), first_visits(S)   -> Peers
+    who is compared    whole, visits(spec), first_visits(spec)   -> Peers
     how                centre, standardise(ddof, eps), leave_one_out
     from which reward  the total of the trajectory
 
-Dead steps get 0. A group that ties gets exactly 0 in every float type: a member
-is subtracted before the mean, and the variance takes a second pass. A rollout
-that the infrastructure failed is no member of any group and gets 0; a vetoed
-one is a member.
+Dead steps get 0, and so do rollouts that the infrastructure failed: they are
+no members of any group. A vetoed rollout is a member. A group that ties gets
+exactly 0 in every float type: a member is subtracted before the mean, and the
+variance takes a second pass.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from jaxagent.trajectories import ended
-from jaxagent.types import Estimator, Params, Score, Trajectory
-
-Number = Float[Array, ""] | float
+from jaxagent.types import Estimator, Params, Real, Score, Spec, Trajectory
 
 
 class Peers(NamedTuple):
@@ -41,7 +39,7 @@ class Standing(NamedTuple):
     reward: Float[Array, "M"]
     deviation: Float[Array, "M"]  # R - mean
     squares: Float[Array, "M"]  # the members' sum of squared deviations
-    members: Float[Array, "M"]  # how many; at least 1
+    members: Int[Array, "M"]  # how many; at least 1
 
 
 Compare = Callable[[Trajectory, Score], Peers]
@@ -55,7 +53,17 @@ def group_relative(compare: Compare, normalise: Normalise) -> Estimator:
         del params
         advantage = normalise(standing(compare(group, score)))
         per_rollout = advantage.reshape(group.live.shape[0], -1)  # [G 1] or [G T]
-        return jnp.where(group.live & group.verdict.valid[:, -1:], per_rollout, 0)
+        return jnp.broadcast_to(per_rollout, group.live.shape)
+
+    return where_it_counts(estimate)
+
+
+def where_it_counts(estimator: Estimator) -> Estimator:
+    """`estimator`, but 0 at dead steps and in rollouts that the infrastructure failed."""
+
+    def estimate(params: Params, group: Trajectory, score: Score) -> Float[Array, "G T"]:
+        counts = group.live & group.verdict.valid[:, -1:]
+        return jnp.where(counts, estimator(params, group, score), 0)
 
     return estimate
 
@@ -69,7 +77,7 @@ def whole(group: Trajectory, score: Score) -> Peers:
     return Peers(score.total, jnp.zeros(len(counted), jnp.int32), counted, num_groups=1)
 
 
-def visits(num_observations: int) -> Compare:
+def visits(spec: Spec) -> Compare:
     """Anchor groups (Chapter section 23.6): every visit to one observation, one entry each.
 
     A rollout that comes twice enters twice, so long ones weigh more in the
@@ -78,17 +86,17 @@ def visits(num_observations: int) -> Compare:
     """
 
     def compare(group: Trajectory, score: Score) -> Peers:
-        return _anchors(group, score, group.live, num_observations)
+        return _anchors(group, score, group.live, spec)
 
     return compare
 
 
-def first_visits(num_observations: int) -> Compare:
+def first_visits(spec: Spec) -> Compare:
     """Anchor groups in whose statistics each rollout that came counts once."""
 
     def compare(group: Trajectory, score: Score) -> Peers:
         first = jax.vmap(_is_first)(group.obs[:, :-1]) & group.live
-        return _anchors(group, score, first, num_observations)
+        return _anchors(group, score, first, spec)
 
     return compare
 
@@ -99,27 +107,26 @@ def _is_first(obs: Int[Array, "T"]) -> Bool[Array, "T"]:
     return ~seen_before.any(axis=1)
 
 
-def _anchors(
-    group: Trajectory, score: Score, entered: Bool[Array, "G T"], num_observations: int
-) -> Peers:
+def _anchors(group: Trajectory, score: Score, entered: Bool[Array, "G T"], spec: Spec) -> Peers:
     member = entered & group.verdict.valid[:, -1:]
     reward = jnp.broadcast_to(score.total[:, None], entered.shape)
-    return Peers(reward.ravel(), group.obs[:, :-1].ravel(), member.ravel(), num_observations)
+    return Peers(reward.ravel(), group.obs[:, :-1].ravel(), member.ravel(), len(spec.observations))
 
 
 def standing(peers: Peers) -> Standing:
     """Two passes over the members, O(M) memory; the group's least reward is subtracted first."""
     add = partial(_per_group, jax.ops.segment_sum, peers)
-    count = jnp.maximum(add(jnp.ones_like(peers.reward)), 1)
+    members = add(jnp.ones_like(peers.group))
     least = _per_group(jax.ops.segment_min, peers, peers.reward, outside=jnp.inf)
-    above = peers.reward - least
-    deviation = above - add(above) / count
-    return Standing(peers.reward, deviation, add(deviation**2), count)
+    above = peers.reward - jnp.where(members > 0, least, 0)
+    at_least_one = jnp.maximum(members, 1)
+    deviation = above - add(above) / at_least_one
+    return Standing(peers.reward, deviation, add(deviation**2), at_least_one)
 
 
-def _per_group(reduce, peers: Peers, value: Float[Array, "M"], outside: float = 0.0):
+def _per_group(reduce, peers: Peers, value: Shaped[Array, "M"], outside: float = 0):
     """`reduce` over each group's members, handed back to every entry of the group."""
-    inside = jnp.where(peers.member, value, outside)
+    inside = jnp.where(peers.member, value, jnp.asarray(outside, value.dtype))
     return reduce(inside, peers.group, peers.num_groups)[peers.group]
 
 
@@ -131,16 +138,18 @@ def centre(standing: Standing) -> Float[Array, "M"]:
     return standing.deviation
 
 
-def standardise(ddof: int = 0, eps: Number = 1e-6) -> Normalise:
+def standardise(ddof: int = 0, eps: Real = 1e-6) -> Normalise:
     """(R - mean) / (std + eps) (Chapter eq. 23.4; GRPO, Shao 2024): eps once, outside the root.
 
-    A group with no more than `ddof` members has no such std: it gets 0.
+    A group with no more than `ddof` members has no such std: it gets 0. So
+    does a tied one, also where eps is 0.
     """
 
     def normalise(standing: Standing) -> Float[Array, "M"]:
         free = standing.members - ddof
         std = jnp.sqrt(standing.squares / jnp.maximum(free, 1))
-        return jnp.where(free > 0, standing.deviation / (std + eps), 0)
+        spread = (free > 0) & (std > 0)
+        return jnp.where(spread, standing.deviation / jnp.where(spread, std + eps, 1), 0)
 
     return normalise
 
@@ -148,7 +157,8 @@ def standardise(ddof: int = 0, eps: Number = 1e-6) -> Normalise:
 def leave_one_out(standing: Standing) -> Float[Array, "M"]:
     """R - mean of the others = G/(G-1) (R - mean) (RLOO, Ahmadian 2024). Alone: 0."""
     others = jnp.maximum(standing.members - 1, 1)
-    return standing.deviation * (standing.members / others)
+    stretch = (standing.members / others).astype(standing.deviation.dtype)
+    return standing.deviation * stretch
 
 
 # The named compositions
@@ -159,7 +169,7 @@ def centred() -> Estimator:
     return group_relative(whole, centre)
 
 
-def standardised(ddof: int = 0, eps: Number = 1e-6) -> Estimator:
+def standardised(ddof: int = 0, eps: Real = 1e-6) -> Estimator:
     """The group's rollouts, standardised. ValueError for ddof >= 1 and a group of 1."""
     return at_least(ddof + 1, group_relative(whole, standardise(ddof, eps)))
 
@@ -169,14 +179,14 @@ def rloo() -> Estimator:
     return at_least(2, group_relative(whole, leave_one_out))
 
 
-def anchor(num_observations: int, ddof: int = 0, eps: Number = 1e-6) -> Estimator:
+def anchor(spec: Spec, ddof: int = 0, eps: Real = 1e-6) -> Estimator:
     """The chapter's estimator (section 23.6): standardised among all visits to the observation."""
-    return group_relative(visits(num_observations), standardise(ddof, eps))
+    return group_relative(visits(spec), standardise(ddof, eps))
 
 
-def anchor_trajectory(num_observations: int, ddof: int = 0, eps: Number = 1e-6) -> Estimator:
+def anchor_trajectory(spec: Spec, ddof: int = 0, eps: Real = 1e-6) -> Estimator:
     """Standardised among the rollouts that came to the observation, each counted once."""
-    return group_relative(first_visits(num_observations), standardise(ddof, eps))
+    return group_relative(first_visits(spec), standardise(ddof, eps))
 
 
 def at_least(group_size: int, estimator: Estimator) -> Estimator:
@@ -194,17 +204,25 @@ def at_least(group_size: int, estimator: Estimator) -> Estimator:
 # Returns in time
 
 
-def discounted(reward: Float[Array, "T"], discount: Number = 1.0) -> Float[Array, "T"]:
-    """G_t = sum_{k>=t} discount^(k-t) r_k, in one reverse pass (Chapter eq. 23.6)."""
+def discounted(
+    reward: Float[Array, "T"], discount: Float[Array, "T"] | Real = 1.0
+) -> Float[Array, "T"]:
+    """G_t = r_t + discount_t G_{t+1}, in one reverse pass (Chapter eq. 23.6).
 
-    def back(later, reward_t):
-        now = reward_t + discount * later
+    With one discount for all, G_t = sum_{k>=t} discount^(k-t) r_k. A discount
+    of 0 cuts: whatever follows there does not enter, be it infinite.
+    """
+
+    def back(later, step):
+        reward_t, discount_t = step
+        now = reward_t + discount_t * jnp.where(discount_t == 0, 0, later)
         return now, now
 
-    return jax.lax.scan(back, jnp.zeros_like(reward[0]), reward, reverse=True)[1]
+    each = jnp.broadcast_to(jnp.asarray(discount, reward.dtype), reward.shape)
+    return jax.lax.scan(back, jnp.zeros_like(reward[0]), (reward, each), reverse=True)[1]
 
 
-def reward_to_go(discount: Number = 1.0) -> Estimator:
+def reward_to_go(discount: Real = 1.0) -> Estimator:
     """The discounted return from each decision on; past rewards do not enter (Lecture section 5).
 
     It carries no discount^t: the objective it serves is the usual one, which
@@ -214,10 +232,9 @@ def reward_to_go(discount: Number = 1.0) -> Estimator:
     def estimate(params: Params, group: Trajectory, score: Score) -> Float[Array, "G T"]:
         del params
         reward = jnp.where(group.live, score.reward, 0)
-        returns = jax.vmap(partial(discounted, discount=discount))(reward)
-        return jnp.where(group.live, returns, 0)
+        return jax.vmap(partial(discounted, discount=discount))(reward)
 
-    return estimate
+    return where_it_counts(estimate)
 
 
 def gae_stream(
@@ -226,8 +243,8 @@ def gae_stream(
     value_after: Float[Array, "T"],
     worthless: Bool[Array, "T"],
     cut: Bool[Array, "T"],
-    discount: Number,
-    decay: Number,
+    discount: Real,
+    decay: Real,
 ) -> Float[Array, "T"]:
     """GAE (Schulman 2016) over a stream that may hold several episodes.
 
@@ -240,19 +257,13 @@ def gae_stream(
     which at a cut is not the next episode's first (F32).
     """
     delta = reward + discount * jnp.where(worthless, 0, value_after) - value
-
-    def back(later, step):
-        delta_t, cut_t = step
-        now = delta_t + discount * decay * jnp.where(cut_t, 0, later)
-        return now, now
-
-    return jax.lax.scan(back, jnp.zeros_like(delta[0]), (delta, cut), reverse=True)[1]
+    return discounted(delta, jnp.where(cut, 0, discount * decay))
 
 
 def gae(
     value: Callable[[Params, Int[Array, ""]], Float[Array, ""]],
-    discount: Number = 1.0,
-    decay: Number = 0.95,
+    discount: Real = 1.0,
+    decay: Real = 0.95,
     worthless: Callable[[Trajectory], Bool[Array, "T"]] = ended,
 ) -> Estimator:
     """Generalised advantages from a critic that reads params (Lecture section 5).
@@ -269,7 +280,6 @@ def gae(
         return gae_stream(reward, values[:-1], values[1:], *over, discount, decay)
 
     def estimate(params: Params, group: Trajectory, score: Score) -> Float[Array, "G T"]:
-        advantage = jax.vmap(partial(one, params))(group, score.reward)
-        return jnp.where(group.live, advantage, 0)
+        return jax.vmap(partial(one, params))(group, score.reward)
 
-    return estimate
+    return where_it_counts(estimate)

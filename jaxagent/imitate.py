@@ -5,23 +5,23 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Int
 
 from jaxagent import learn
 from jaxagent.losses import score_function
 from jaxagent.policies import greedy, scripted
-from jaxagent.rollout import play
-from jaxagent.types import Actor, Decision, Expert, Gym, Params, Policy, Task, Trajectory
+from jaxagent.rollout import play, silence
+from jaxagent.types import Actor, Decision, Expert, Gym, Params, Policy, Real, Task, Trajectory
 
 
 def demonstrations(gym: Gym, expert: Expert, tasks: Task, horizon: int) -> Trajectory:
     """The expert plays each task once, [K T]."""
-    return play(gym, partial(scripted, expert), tasks, horizon)
+    return play(gym, partial(scripted, expert), tasks, silence(gym, tasks, horizon))
 
 
-def examples(batch: Trajectory, keep: Bool[Array, "*B"] | None = None) -> Decision:
+def examples(batch: Trajectory, keep: Bool[Array, "*B"] | bool = True) -> Decision:
     """Rows to imitate: every live decision of the kept trajectories, with advantage 1."""
-    kept = jnp.ones(batch.live.shape[:-1], bool) if keep is None else keep
+    kept = jnp.broadcast_to(jnp.asarray(keep), batch.live.shape[:-1])
     return learn.decisions(batch, jnp.ones(batch.live.shape), kept)
 
 
@@ -30,7 +30,7 @@ def clone(
     params: Params,
     rows: Decision,
     *,
-    lr: Float[Array, ""] | float = 0.25,
+    lr: Real = 0.25,
     passes: int = 40,
 ) -> Params:
     """Minimise -sum log pi(a|o) (Chapter eq. 23.7; a sum, not a mean), one row a step, in order."""
@@ -47,7 +47,7 @@ def relabel(gym: Gym, driver: Actor, expert: Expert, tasks: Task, horizon: int) 
     The actions that come back are the labels; the observations are the
     driver's own, which is the point.
     """
-    driven = play(gym, lambda _: driver, tasks, horizon)
+    driven = play(gym, lambda _: driver, tasks, silence(gym, tasks, horizon))
     label = jax.vmap(jax.vmap(expert, in_axes=(None, 0)))(tasks, driven.obs[:, :-1])
     return driven._replace(action=label, log_prob=jnp.zeros_like(driven.log_prob))
 
@@ -62,12 +62,6 @@ def dagger(
 def together(*parts: Decision) -> Decision:
     """Rows one after another: the aggregate that DAgger fits."""
     return jax.tree.map(lambda *fields: jnp.concatenate(fields), *parts)
-
-
-def cloned(gym: Gym, policy: Policy, expert: Expert, tasks: Task, horizon: int) -> Params:
-    """A fresh policy fitted to one demonstration of each task: the chapter's starting point."""
-    rows = examples(demonstrations(gym, expert, tasks, horizon))
-    return clone(policy, policy.init(), rows)
 
 
 def pairs(rows: Decision) -> list[tuple[int, int]]:

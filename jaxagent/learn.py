@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from jaxagent.diagnostics import degenerate, spread
 from jaxagent.scorers import score
+from jaxagent.trajectories import final
 from jaxagent.types import (
     Collect,
     Decision,
@@ -20,6 +21,7 @@ from jaxagent.types import (
     Objective,
     Params,
     Policy,
+    Score,
     Scorer,
     Step,
     Trajectory,
@@ -40,12 +42,12 @@ class Metrics(NamedTuple):
 
     success: Int[Array, "*B K"]  # rollouts
     violation: Int[Array, "*B K V"]  # rollouts, by kind
+    failed: Int[Array, "*B K"]  # rollouts lost to the infrastructure: in no other count or mean
     vetoed: Int[Array, "*B"]  # rollouts refused permission to teach
-    failed: Int[Array, "*B"]  # rollouts lost to the infrastructure
     transitions: Int[Array, "*B"]  # live decisions
     eligible: Int[Array, "*B"]  # live decisions with permission
     degenerate: Int[Array, "*B"]  # groups whose rewards all tie
-    reward: Float[Array, "*B"]  # mean total
+    reward: Float[Array, "*B K"]  # mean total of each task's rollouts; NaN if all failed
     std_within: Float[Array, "*B"]  # of totals within groups, averaged: what training divides by
     std_batch: Float[Array, "*B"]  # of totals across the batch: another number (F8)
     update: Any
@@ -173,38 +175,27 @@ def on_policy(
         per_rollout = 1.0 if weight is None else weight[:, None] * len(weight)
         rows = decisions(batch, advantage, scores.eligible, per_rollout)
         learner, inside = update(learner, rows)
-
-        last = jax.tree.map(lambda leaf: leaf[:, :, -1], batch.verdict)
-        permitted = batch.live & scores.eligible[:, :, None]
-        return learner, Metrics(
-            success=jnp.sum(last.success & last.valid, axis=1, dtype=jnp.int32),
-            violation=jnp.sum(last.violations, axis=1, dtype=jnp.int32),
-            vetoed=jnp.sum(~scores.eligible & last.valid, dtype=jnp.int32),
-            failed=jnp.sum(~last.valid, dtype=jnp.int32),
-            transitions=jnp.sum(batch.live, dtype=jnp.int32),
-            eligible=jnp.sum(permitted, dtype=jnp.int32),
-            degenerate=jnp.sum(jax.vmap(degenerate)(scores.total, last.valid), dtype=jnp.int32),
-            reward=jnp.mean(scores.total, where=last.valid),
-            std_within=spread(scores.total, last.valid).within,
-            std_batch=spread(scores.total, last.valid).batch,
-            update=inside,
-        )
+        return learner, tally(batch, scores, inside)
 
     return step
 
 
-def in_order(
-    step: Step, stream: Float[Array, "N"], window: int
-) -> Callable[[tuple[Learner, Int[Array, ""]], Any], tuple[tuple[Learner, Int[Array, ""]], Any]]:
-    """`step` on windows of one stream, each begun where the last round stopped reading.
-
-    The learner is carried with its cursor; `collect_in_order` consumes one
-    uniform per live decision.
-    """
-
-    def read(carry: tuple[Learner, Int[Array, ""]], _):
-        learner, cursor = carry
-        learner, metrics = step(learner, jax.lax.dynamic_slice_in_dim(stream, cursor, window))
-        return (learner, cursor + metrics.transitions), metrics
-
-    return read
+def tally(batch: Trajectory, scores: Score, inside: Any) -> Metrics:
+    """Count a round, [K G T]. What the infrastructure failed is counted as such and as no other."""
+    last = jax.vmap(jax.vmap(final))(batch)
+    counted = last.valid
+    count = partial(jnp.sum, dtype=jnp.int32)
+    within, across = spread(scores.total, counted)
+    return Metrics(
+        success=count(last.success & counted, axis=1),
+        violation=count(last.violations & counted[:, :, None], axis=1),
+        failed=count(~counted, axis=1),
+        vetoed=count(~scores.eligible & counted),
+        transitions=count(batch.live),
+        eligible=count(batch.live & scores.eligible[:, :, None]),
+        degenerate=count(jax.vmap(degenerate)(scores.total, counted)),
+        reward=jnp.mean(scores.total, axis=1, where=counted),
+        std_within=within,
+        std_batch=across,
+        update=inside,
+    )

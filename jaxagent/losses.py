@@ -10,10 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxagent.policies import log_prob, log_probs, probabilities
-from jaxagent.types import Decision, Loss
-
-Logits = Float[Array, "A"]
-Number = Float[Array, ""] | float
+from jaxagent.types import Decision, Logits, Loss, Real
 
 
 def score_function(logits: Logits, decision: Decision) -> Float[Array, ""]:
@@ -21,7 +18,12 @@ def score_function(logits: Logits, decision: Decision) -> Float[Array, ""]:
     return -decision.advantage * log_prob(logits, decision.action)
 
 
-def clipped_surrogate(clip: Number = 0.2) -> Loss:
+def log_ratio(logits: Logits, decision: Decision) -> Float[Array, ""]:
+    """log rho = log pi(a|o) - log pi_old(a|o); pi_old is what was recorded at sampling time."""
+    return log_prob(logits, decision.action) - decision.log_prob
+
+
+def clipped_surrogate(clip: Real = 0.2) -> Loss:
     """-min(rho A, clip(rho, 1-eps, 1+eps) A), rho = pi / pi_old (Chapter eq. 23.5; Schulman 2017).
 
     The gradient is zero exactly where `gradient_zeroed` says, else that of
@@ -29,12 +31,12 @@ def clipped_surrogate(clip: Number = 0.2) -> Loss:
     """
 
     def loss(logits: Logits, decision: Decision) -> Float[Array, ""]:
-        log_ratio = log_prob(logits, decision.action) - decision.log_prob
+        log_rho = log_ratio(logits, decision)
         # Past the upper fence a positive advantage has no gradient, and a zero one has none
         # anywhere, so the bound changes none.
         below = jnp.where(decision.advantage < 0, jnp.inf, 0)
         bound = jnp.where(decision.advantage > 0, jnp.log1p(clip) + 1, below)
-        ratio = jnp.exp(jnp.minimum(log_ratio, bound))
+        ratio = jnp.exp(jnp.minimum(log_rho, bound))
         fenced = jnp.clip(ratio, 1 - clip, 1 + clip)
         zeroed = gradient_zeroed(decision.advantage, ratio, clip)
         return -jnp.where(zeroed, fenced, ratio) * decision.advantage
@@ -43,7 +45,7 @@ def clipped_surrogate(clip: Number = 0.2) -> Loss:
 
 
 def gradient_zeroed(
-    advantage: Float[Array, "*B"], ratio: Float[Array, "*B"], clip: Number
+    advantage: Float[Array, "*B"], ratio: Float[Array, "*B"], clip: Real
 ) -> Bool[Array, "*B"]:
     """The strict test of "clipped": (A > 0 and rho > 1+eps) or (A < 0 and rho < 1-eps)."""
     return ((advantage > 0) & (ratio > 1 + clip)) | ((advantage < 0) & (ratio < 1 - clip))
@@ -82,7 +84,7 @@ def kl_penalty(reference: Callable[[Int[Array, ""]], Logits]) -> Loss:
     return loss
 
 
-def plus(loss: Loss, coefficient: Number, other: Loss) -> Loss:
+def plus(loss: Loss, coefficient: Real, other: Loss) -> Loss:
     """loss + coefficient * other. The coefficient is a traced number: sweep it."""
 
     def total(logits: Logits, decision: Decision) -> Float[Array, ""]:

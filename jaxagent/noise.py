@@ -16,14 +16,16 @@ common random numbers.
 from itertools import accumulate
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int, Integer, UInt32
 
 from jaxagent.types import Noise
 
 MAX_ROUNDS, MAX_STEPS, MAX_TASKS, MAX_ROLLOUTS = 2**20, 2**11, 2**16, 2**16
 MAX_WORD, MAX_PURPOSES = 2**32, 2**2
-ACTION, CHANCE, RESET = range(3)  # purposes
+ACTION, CHANCE, HELD_OUT = range(3)  # purposes; the last is chance where a policy is judged
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
 
@@ -53,6 +55,12 @@ def episode(stream: Stream, task: Number, rollout: Number, num_steps: int) -> No
         action=uniforms(stream, task, rollout, num_steps, ACTION),
         chance=uniforms(stream, task, rollout, num_steps, CHANCE),
     )
+
+
+def judged(stream: Stream, task: Number, num_steps: int) -> Noise:
+    """The noise of a greedy rollout on a held-out task, whose chance no training rollout shares."""
+    chance = uniforms(stream, task, 0, num_steps, HELD_OUT)
+    return Noise(action=jnp.zeros_like(chance), chance=chance)
 
 
 def uniforms(
@@ -96,7 +104,7 @@ def unit(bits: Word) -> Float[Array, "*#B"]:
 def draw(weight: Float[Array, "C"], uniform: Float[Array, ""]) -> Int[Array, ""]:
     """The inverse CDF: how many cumulative weights, without the last, are <= uniform * total.
 
-    SPEC of `random.Random.choices`, and like it summed in order. A weight of
+    As `random.Random.choices` draws, and like it summed in order. A weight of
     zero is never drawn: the sums before it and at it are equal, and a sum that
     has reached the total is not passed, whatever the product rounds to.
     """
@@ -106,16 +114,17 @@ def draw(weight: Float[Array, "C"], uniform: Float[Array, ""]) -> Int[Array, ""]
 
 
 def field(name: str, given: Number, size: int) -> Word:
-    """A field of an address. ValueError for a Python number outside 0..size-1.
+    """A field of an address. ValueError for a concrete number outside 0..size-1.
 
-    Arrays are not looked into: a collector counts what it numbers (`within`).
+    A traced one cannot be looked into: a collector counts what it numbers.
     """
-    if isinstance(given, int) and not 0 <= given < size:
-        raise ValueError(f"{name} must be in 0..{size - 1:,}, got {given:,}")
+    if not isinstance(given, jax.core.Tracer):
+        for number in (np.min(given), np.max(given)):
+            within(name, int(number), size - 1, least=0)
     return jnp.asarray(given, jnp.uint32)
 
 
-def within(name: str, given: int, most: int) -> None:
-    """ValueError unless 1 <= given <= most: an address must not overflow its field."""
-    if not 1 <= given <= most:
-        raise ValueError(f"{name} must be in 1..{most:,}, got {given:,}")
+def within(name: str, given: int, most: int, least: int = 1) -> None:
+    """ValueError unless least <= given <= most."""
+    if not least <= given <= most:
+        raise ValueError(f"{name} must be in {least}..{most:,}, got {given}")

@@ -13,9 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from jaxagent.noise import draw
-from jaxagent.types import Actor, Expert, Params, Policy, Spec, Task
-
-Logits = Float[Array, "A"]
+from jaxagent.types import Actor, Expert, Logits, Params, Policy, Real, Spec, Task
 
 
 def tabular(spec: Spec) -> Policy:
@@ -43,13 +41,13 @@ def probabilities(logits: Logits) -> Float[Array, "A"]:
     return jax.nn.softmax(logits)
 
 
-def tempered(policy: Policy, temperature: Float[Array, ""] | float) -> Policy:
+def tempered(policy: Policy, temperature: Real) -> Policy:
     """`policy` at a temperature: logits / temperature, which must be > 0."""
     _refuse_unless(temperature, lambda t: t > 0, "temperature must be positive")
     return _reshaped(policy, lambda logits, _: logits / temperature)
 
 
-def nucleus(policy: Policy, top_p: Float[Array, ""] | float) -> Policy:
+def nucleus(policy: Policy, top_p: Real) -> Policy:
     """`policy` within its nucleus: the fewest likeliest actions that hold `top_p` in (0, 1].
 
     An action stays if the actions likelier than it (ties: earlier in the list)
@@ -71,6 +69,8 @@ def nucleus(policy: Policy, top_p: Float[Array, ""] | float) -> Policy:
 
 def masked(policy: Policy, allowed: Bool[Array | np.ndarray, "S A"]) -> Policy:
     """`policy` over the admissible actions of each observation; every row must allow one."""
+    if np.ndim(allowed) != 2:
+        raise ValueError(f"a mask must be [S A], got {list(np.shape(allowed))}")
     if not isinstance(allowed, jax.core.Tracer) and not np.asarray(allowed).any(axis=1).all():
         raise ValueError("a mask must allow at least one action at every observation")
     mask = jnp.asarray(allowed)
@@ -81,9 +81,7 @@ def _reshaped(policy: Policy, shape: Callable[[Logits, Int[Array, ""]], Logits])
     return Policy(policy.init, lambda params, obs: shape(policy.logits(params, obs), obs))
 
 
-def _refuse_unless(
-    value: Float[Array, ""] | float, holds: Callable[[float], bool], what: str
-) -> None:
+def _refuse_unless(value: Real, holds: Callable[[float], bool], what: str) -> None:
     if not isinstance(value, jax.core.Tracer) and not holds(float(value)):
         raise ValueError(f"{what}, got {value}")
 

@@ -5,6 +5,10 @@ from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Shaped
+
+from jaxagent.types import Data
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,3 +27,12 @@ def exact(function: Callable[P, R]) -> Callable[P, R]:
             return jax.device_get(function(*args, **kwargs))
 
     return scoped
+
+
+def real(number: Shaped[Data, "*B"] | int | float) -> Float[Array, "*B"]:
+    """The number in the float type of the scope that is open.
+
+    Say so for every NumPy constant that a compiled function closes over: JAX
+    may otherwise hand it on in the float type of another scope.
+    """
+    return jnp.asarray(number, float)

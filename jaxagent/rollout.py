@@ -1,5 +1,6 @@
 """The one loop in which anything acts, and the collectors that lift it to a batch."""
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -8,8 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxagent import noise as noises
 from jaxagent.policies import greedy, sample
-from jaxagent.types import Actor, Collect, Gym, Noise, Params, Policy, Task, Trajectory
-from jaxagent.wrappers import is_over
+from jaxagent.types import Actor, Collect, Gym, Noise, Params, Policy, Task, Trajectory, is_over
 
 
 def rollout(gym: Gym, actor: Actor, task: Task, noise: Noise) -> Trajectory:
@@ -71,10 +71,7 @@ def collect_in_order(
     next rollout reads on where the last one stopped, as a program with one
     generator does. ValueError for a gym in which chance acts.
     """
-    first = jax.tree.map(lambda leaf: leaf[0], tasks)
-    if jax.eval_shape(gym.odds, first, gym.reset(first), jnp.int32(0)).shape != (1,):
-        raise ValueError("one uniform a decision needs a gym in which chance does not act")
-    count = num_tasks(tasks) * group_size
+    refuse_chance(gym, tasks)
     in_order = jax.tree.map(lambda leaf: jnp.repeat(leaf, group_size, axis=0), tasks)
 
     def collect(uniforms: Float[Array, "KGT"], params: Params) -> Trajectory:
@@ -85,22 +82,36 @@ def collect_in_order(
             trajectory = rollout(gym, sample(policy, params), task, Noise(window, window))
             return cursor + trajectory.live.sum(dtype=jnp.int32), trajectory
 
-        flat = jax.lax.scan(one, jnp.int32(0), in_order, length=count)[1]
+        flat = jax.lax.scan(one, jnp.int32(0), in_order)[1]
         split = lambda leaf: leaf.reshape(num_tasks(tasks), group_size, *leaf.shape[1:])
         return jax.tree.map(split, flat)
 
     return collect
 
 
-def evaluate(gym: Gym, policy: Policy, params: Params, tasks: Task, horizon: int) -> Trajectory:
-    """Greedy play of every task, [K T]: a frozen policy, a declared decoding rule, no noise."""
-    return play(gym, lambda _: greedy(policy, params), tasks, horizon)
+def evaluate(gym: Gym, policy: Policy, params: Params, tasks: Task, noise: Noise) -> Trajectory:
+    """Greedy play of every task, [K T]: a frozen policy under a declared decoding rule."""
+    return play(gym, lambda _: greedy(policy, params), tasks, noise)
 
 
-def play(gym: Gym, actor_of, tasks: Task, horizon: int) -> Trajectory:
-    """One rollout [K T] of every task by `actor_of(task)`, an actor that needs no noise."""
-    silence = Noise(jnp.zeros(horizon), jnp.zeros(horizon))
-    return jax.vmap(lambda task: rollout(gym, actor_of(task), task, silence))(tasks)
+def play(gym: Gym, actor_of: Callable[[Task], Actor], tasks: Task, noise: Noise) -> Trajectory:
+    """One rollout [K T] of every task by `actor_of(task)`; the leaves of `noise` are [K T]."""
+    return jax.vmap(lambda task, noise: rollout(gym, actor_of(task), task, noise))(tasks, noise)
+
+
+def silence(gym: Gym, tasks: Task, horizon: int) -> Noise:
+    """No noise, [K T]. ValueError for a gym in which chance acts: zeros would choose for it."""
+    refuse_chance(gym, tasks)
+    zeros = jnp.zeros((num_tasks(tasks), horizon))
+    return Noise(zeros, zeros)
+
+
+def refuse_chance(gym: Gym, tasks: Task) -> None:
+    """ValueError for a gym whose steps have more than one outcome."""
+    first = jax.tree.map(lambda leaf: leaf[0], tasks)
+    (outcomes,) = jax.eval_shape(lambda: gym.odds(first, gym.reset(first), jnp.int32(0))).shape
+    if outcomes > 1:
+        raise ValueError(f"this needs a gym in which chance does not act, got {outcomes} outcomes")
 
 
 def num_tasks(tasks: Task) -> int:

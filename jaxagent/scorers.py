@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jaxagent.precision import real
 from jaxagent.trajectories import Events, events, final
-from jaxagent.types import Data, Payoff, Prices, Score, Scorer, Trajectory, Verdict
+from jaxagent.types import Data, Payoff, Prices, Real, Score, Scorer, Trajectory, Verdict
 
 
-def outcome(step_cost: Float[Array, ""] | float = 0.05) -> Scorer:
+def outcome(step_cost: Real = 0.05) -> Scorer:
     """Success, minus a cost per decision. Every trajectory teaches (Chapter section 23.6)."""
     return Scorer(Prices(success=1.0, violation=0.0, step=step_cost), everyone, payoff=None)
 
@@ -72,7 +73,16 @@ def score(scorer: Scorer, trajectory: Trajectory) -> Score:
 
 
 def price(prices: Prices, count: Events) -> Float[Array, ""]:
-    """The worth of event counts, in the stated order: outcome, penalty, step cost."""
-    # The dtype is named because JAX remembers a NumPy constant in its first precision.
-    fine = jnp.sum(jnp.asarray(prices.violation, dtype=float) * count.violation)
-    return prices.success * count.success - fine - prices.step * count.step
+    """The worth of event counts, added in the stated order: outcome, penalty, step cost.
+
+    ValueError unless there is one fine, or one for each kind of violation.
+    """
+    penalty = real(prices.violation)
+    if penalty.shape not in ((), count.violation.shape):
+        raise ValueError(
+            f"a penalty must have a fine for each of {len(count.violation)} kinds of violation, "
+            f"got {penalty.shape}"
+        )
+    each = jnp.broadcast_to(penalty, count.violation.shape)
+    fine = sum((fine * times for fine, times in zip(each, count.violation, strict=True)), real(0))
+    return real(prices.success) * count.success - fine - real(prices.step) * count.step

@@ -1,4 +1,4 @@
-"""One setting, many seeds: a run, compiled once over seed indices, called block by block."""
+"""One setting, many seeds: a run, compiled once over its number, called block by block."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -6,11 +6,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, PyTree, Shaped, UInt32
 
-from jaxagent import noise
-from jaxagent.runs import Method, Run, train
-from jaxagent.types import Data, Params, Problem
+from jaxagent.runs import Run
+from jaxagent.trajectories import final
+from jaxagent.types import Data
 
 LANES = 128  # seeds in one call: wide enough to vectorise, narrow enough to stay in cache
 
@@ -20,30 +20,16 @@ class Outcome(NamedTuple):
 
     history: dict[str, Shaped[Data, "..."]]  # counters, [*B rounds], and further axes
     params: PyTree[Float[Data, "..."]]
-    held_out_success: Bool[Data, "*B K"]
+    held_out_success: Bool[Data, "*B K"]  # never where the run diverged
     held_out_violation: Bool[Data, "*B K V"]
     diverged: Bool[Data, "*B"]  # a parameter is no longer finite
 
 
-Block = Callable[[np.ndarray], Outcome]  # seed indices [lanes] -> leaves [lanes ...]
+Block = Callable[[np.ndarray], Outcome]  # run numbers [lanes] -> leaves [lanes ...]
 
 
-def compiled(
-    problem: Problem,
-    method: Method,
-    params: Params,
-    *,
-    seed: int,
-    rounds: int,
-    group_size: int,
-    lanes: int = LANES,
-) -> Block:
-    """The whole run over `lanes` seed indices as one compiled program."""
-
-    def one(index) -> Outcome:
-        stream = noise.rounds(seed, index, rounds)
-        return kept(train(problem, method, params, stream, group_size))
-
+def compiled(one: Callable[[UInt32[Array, ""]], Outcome], lanes: int = LANES) -> Block:
+    """A run of its number, `one(run)`, over `lanes` numbers as one compiled program."""
     return jax.jit(jax.vmap(one)).lower(jnp.zeros(lanes, jnp.uint32)).compile()
 
 
@@ -51,19 +37,21 @@ def kept(run: Run) -> Outcome:
     """The counters, the parameters and the held-out verdict of a run."""
     history = run.history._asdict()
     audit = history.pop("update")
-    verdict = run.held_out.verdict
-    finite = jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(run.params)])
+    named = audit.counts._asdict() if audit.counts else {}
+    params = run.learner.params
+    last = jax.vmap(final)(run.held_out)
+    finite = jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(params)]).all()
     return Outcome(
-        {**history, **audit.counts._asdict(), "vetoed_updates": audit.vetoed},
-        run.params,
-        verdict.success[:, -1],
-        verdict.violations[:, -1],
-        ~finite.all(),
+        {**history, **named, "vetoed_updates": audit.vetoed},
+        params,
+        last.success & last.valid & finite,
+        last.violations,
+        ~finite,
     )
 
 
 def blocks(num_seeds: int, lanes: int = LANES) -> list[np.ndarray]:
-    """Seed indices 0..num_seeds in blocks of one width; the last one runs over."""
+    """Run numbers 0..num_seeds in blocks of one width; the last one runs over."""
     starts = range(0, num_seeds, lanes)
     return [np.arange(first, first + lanes, dtype=np.uint32) for first in starts]
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
 from jaxagent.tables import Table
-from jaxagent.types import Spec, Verdict
+from jaxagent.types import Spec, Verdict, is_over
 
 MAX_ENTRIES = 2**25  # N A C
 MAX_BYTES = 2**24
@@ -148,14 +148,17 @@ def _weight(tasks: list[Row]) -> Float[np.ndarray, "K"]:
             raise ValueError(f"{where}: weight must be positive, got {task['weight']}")
     weight = np.array(_column(tasks, "weight"), float)
     weight = weight / weight.max()  # first, lest the sum overflow
-    return weight / weight.sum()
+    weight = weight / weight.sum()
+    if not weight.all():
+        raise ValueError(f"tasks: weights may not differ so much, got {_column(tasks, 'weight')}")
+    return weight
 
 
 def _chances(
     names: Names, transitions: list[Row], verdict: Verdict, otherwise: int | None
 ) -> dict[str, Shaped[np.ndarray, "N A C"]]:
     """Where each state and action lead: by the rows, else `otherwise`, and after an end nowhere."""
-    over = np.asarray(verdict.done | ~verdict.valid)
+    over = np.asarray(is_over(verdict))
     outcomes = _outcomes(names, transitions, over)
     shape = (len(over), len(names["actions"]), max(map(len, outcomes.values()), default=1))
     if math.prod(shape) > MAX_ENTRIES:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Float, Int, PyTree
 
-from jaxagent.precision import exact
-from jaxagent.types import Data, Gym, Payoff, Spec, State, Task, Tasks, Verdict
+from jaxagent.precision import exact, real
+from jaxagent.types import Data, Gym, Payoff, Problem, Spec, State, Task, Tasks, Verdict, is_over
 
 MAX_STATES = 1_000_000  # situations that `tabulate` may find before it merges them
 CHUNK = 256  # situations looked at in one compiled call
@@ -76,9 +76,19 @@ def payoff_of(table: Table) -> Payoff:
     return lambda state, action, chance: real(table.payoff)[state.code, action, chance]
 
 
-def real(leaf: Float[Data, "*B"]) -> Float[Array, "*B"]:
-    """The leaf in the float type of the scope: unnamed, a constant may keep another scope's."""
-    return jnp.asarray(leaf, float)
+def problem_of(table: Table, horizon: int) -> Problem:
+    """A table as something to train on: its own tasks, also held out, and a fine of 1 a violation."""
+    tasks = tasks_of(table)
+    return Problem(
+        gym_of(table),
+        horizon,
+        tasks,
+        tasks,
+        taught=None,
+        expert=None,
+        payoff=payoff_of(table) if np.any(table.payoff) else None,
+        penalty=np.ones(len(table.spec.violations)),
+    )
 
 
 # A gym as a table
@@ -98,6 +108,11 @@ def tabulate(gym: Gym, tasks: Tasks, horizon: int, payoff: Payoff | None = None)
         raise ValueError(f"horizon must be at least 1 decision, got {horizon}")
     if not tasks.names:
         raise ValueError("a table needs at least one task, got none")
+    weight = np.asarray(tasks.weight)
+    if weight.shape != (len(tasks.names),) or not (weight >= 0).all() or weight.sum() == 0:
+        raise ValueError(
+            f"{len(tasks.names)} tasks need as many weights of 0 or more, got {weight.tolist()}"
+        )
     return _merge(*_explore(gym, tasks, horizon, payoff))
 
 
@@ -184,7 +199,7 @@ def _expand(
     means nothing, and must not tell states apart.
     """
     verdict = view.verdict
-    acts = (~verdict.done & verdict.valid & (left > 0))[:, None, None]
+    acts = (~is_over(verdict) & (left > 0))[:, None, None]
     certain = np.arange(view.odds.shape[2]) == 0
     odds = np.where(acts, view.odds, certain).astype(float) + 0.0  # no negative zero
     _refuse_impossible(spec, view.obs, odds)

@@ -2,10 +2,11 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from jaxagent.types import Trajectory, Verdict
+from jaxagent.types import Trajectory, Verdict, is_over
 
 
 class Events(NamedTuple):
@@ -16,14 +17,25 @@ class Events(NamedTuple):
     step: Int[Array, "*B T"]
 
 
-def events(trajectory: Trajectory) -> Events:
-    """Differences of verdicts. Over an episode they add up to its final verdict."""
-    verdict = trajectory.verdict
+def between(before: Verdict, after: Verdict) -> Events:
+    """What one decision brought about: the difference of the verdicts around it."""
+    gained = lambda new, old: jnp.asarray(new, jnp.int32) - jnp.asarray(old, jnp.int32)
     return Events(
-        success=jnp.diff(verdict.success.astype(jnp.int32), axis=0),
-        violation=jnp.diff(verdict.violations.astype(jnp.int32), axis=0),
-        step=trajectory.live.astype(jnp.int32),
+        success=gained(after.success, before.success),
+        violation=gained(after.violations, before.violations),
+        step=jnp.asarray(~is_over(before), jnp.int32),
     )
+
+
+def events(trajectory: Trajectory) -> Events:
+    """The events of each decision. Over an episode they add up to its final verdict."""
+    before = jax.tree.map(lambda leaf: leaf[:-1], trajectory.verdict)
+    return jax.vmap(between)(before, after(trajectory))
+
+
+def after(trajectory: Trajectory) -> Verdict:
+    """The verdict just after each decision, [T]."""
+    return jax.tree.map(lambda leaf: leaf[1:], trajectory.verdict)
 
 
 def final(trajectory: Trajectory) -> Verdict:
@@ -38,12 +50,10 @@ def terminated(trajectory: Trajectory) -> Bool[Array, "T"]:
 
 
 def truncated(trajectory: Trajectory) -> Bool[Array, "T"]:
-    """True at the last decision of an episode that the budget, not the gym, ended."""
-    last = jnp.arange(trajectory.live.shape[0]) == trajectory.live.shape[0] - 1
-    over = trajectory.verdict.done[1:] | ~trajectory.verdict.valid[1:]
-    return trajectory.live & last & ~over
+    """True at the last decision of an episode that the budget, and nothing else, ended."""
+    return ended(trajectory) & ~is_over(after(trajectory))
 
 
 def ended(trajectory: Trajectory) -> Bool[Array, "T"]:
-    """True at the last decision of an episode, whatever ended it."""
-    return terminated(trajectory) | truncated(trajectory)
+    """True at the last decision of an episode: the gym, the budget or a failure ended it."""
+    return trajectory.live & ~jnp.append(trajectory.live[1:], False)

@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import jax
+import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped, jaxtyped
+from jaxtyping import AbstractArray, Array, Bool, Float, Int, PyTree, Shaped, jaxtyped
 
 Data = Any  # an array, on the device or on the host
-Params = PyTree[Float[Array, "..."]]
+Params = PyTree[Float[Data, "..."]]
+Real = Float[Array, ""] | float  # a number that may be traced
+Logits = Float[Array, "A"]
 Task = Any  # a NamedTuple of integer scalars, defined by each gym
 State = Any  # a NamedTuple of integer scalars, defined by each gym
 
@@ -47,6 +50,11 @@ class Verdict(NamedTuple):
     success: Bool[Data, "*B"]
     violations: Bool[Data, "*B V"]
     valid: Bool[Data, "*B"]  # False once the infrastructure, not the agent, failed
+
+
+def is_over(verdict: Verdict) -> Bool[Data, "*B"]:
+    """Whether an episode has ended: the gym is done with it, or the infrastructure failed."""
+    return verdict.done | ~verdict.valid
 
 
 Payoff = Callable[[State, Int[Array, ""], Int[Array, ""]], Float[Array, ""]]
@@ -90,13 +98,14 @@ class Problem(NamedTuple):
     taught: Tasks | None  # the tasks that `expert` demonstrates
     expert: Expert | None
     payoff: Payoff | None  # None where success is all that the environment pays
+    penalty: Float[Data, "V"]  # the usual fine for each kind of violation
 
 
 class Policy(NamedTuple):
     """A differentiable map from an observation to action logits; -inf forbids."""
 
     init: Callable[[], Params]
-    logits: Callable[[Params, Int[Array, ""]], Float[Array, "A"]]
+    logits: Callable[[Params, Int[Array, ""]], Logits]
 
 
 class Noise(NamedTuple):
@@ -161,7 +170,7 @@ class Decision(NamedTuple):
     eligible: Bool[Array, "*B"]  # read by the veto audit alone
 
 
-Loss = Callable[[Float[Array, "A"], Decision], Float[Array, ""]]
+Loss = Callable[[Logits, Decision], Float[Array, ""]]
 Objective = Callable[[Params, Decision], Float[Array, ""]]  # rows [M] -> a number to minimise
 
 
@@ -180,26 +189,36 @@ Record = TypeVar("Record", bound=tuple)
 
 
 def check(record: Record) -> Record:
-    """`record` itself, once its array fields agree in dtype and in their shared axes.
+    """`record` itself, once its array fields have their kind of dtype and agree in their axes.
 
     jaxtyping checks functions, not the fields of a NamedTuple: call this at a
     public entry. ValueError names the first field that disagrees.
     """
     hints: dict[str, Any] = type(record).__annotations__
-    arrays = {name: hint for name, hint in hints.items() if hasattr(hint, "dim_str")}
+    arrays = {name: hint for name, hint in hints.items() if _is_array(hint)}
     with jaxtyped("context"):
         for name in sorted(arrays, key=lambda name: "+" in arrays[name].dim_str):  # T before T+1
             value = getattr(record, name)
             if not isinstance(value, arrays[name]):
-                given = f"{value.dtype}{list(value.shape)}" if hasattr(value, "shape") else value
+                given = f"{value.dtype}{list(value.shape)}" if _is_data(value) else value
                 raise ValueError(
                     f"{type(record).__name__}.{name} must be "
                     f"{arrays[name].__name__}, with axes that agree across fields, got {given}"
                 )
     if isinstance(record, Trajectory):
+        if not isinstance(record.verdict, Verdict):
+            raise ValueError(f"Trajectory.verdict must be a Verdict, got {record.verdict!r}")
         check(record.verdict)
         _check_situations(record)
     return record
+
+
+def _is_array(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, AbstractArray)
+
+
+def _is_data(value: Any) -> bool:
+    return isinstance(value, jax.Array | np.ndarray)
 
 
 def _check_situations(trajectory: Trajectory) -> None:
@@ -207,8 +226,8 @@ def _check_situations(trajectory: Trajectory) -> None:
     axes = trajectory.obs.shape
     for name in ("state", "verdict"):
         for leaf in jax.tree.leaves(getattr(trajectory, name)):
-            if leaf.shape[: len(axes)] != axes:
+            if np.shape(leaf)[: len(axes)] != axes:
                 raise ValueError(
                     f"Trajectory.{name} must have leaves with the axes of obs, "
-                    f"{list(axes)}, first, got {list(leaf.shape)}"
+                    f"{list(axes)}, first, got {list(np.shape(leaf))}"
                 )

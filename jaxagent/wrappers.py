@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from jaxagent.types import Gym, Spec, State, Task, Verdict
+from jaxagent.types import Gym, Spec, State, Task, Verdict, is_over
 
 
 def deterministic(
@@ -62,45 +62,19 @@ def gated(gym: Gym, allowed: Callable[[Task, State, Int[Array, ""]], Bool[Array,
     )
 
 
-def is_over(verdict: Verdict) -> Bool[Array, "*B"]:
-    """Whether an episode has ended: the gym is done with it, or the infrastructure failed."""
-    return verdict.done | ~verdict.valid
-
-
-class Strict(NamedTuple):
-    """A state that remembers a step after the end."""
-
-    inner: State
-    misuse: Bool[Array, "*B"]
-
-
 def strict(gym: Gym) -> Gym:
-    """`gym` for drivers other than `rollout`: a step after the end moves nothing and is remembered.
+    """`gym` for drivers other than `rollout`: a step after the end moves nothing and is counted.
 
     Compiled code cannot raise. Call `refuse_misuse` once per batch.
     """
-
-    def step(task: Task, state: Strict, action: Int[Array, ""], chance: Int[Array, ""]) -> Strict:
-        over = is_over(gym.judge(task, state.inner))
-        moved = gym.step(task, state.inner, action, chance)
-        inner = jax.tree.map(partial(jnp.where, over), state.inner, moved)
-        return Strict(inner, state.misuse | over)
-
-    return Gym(
-        gym.spec,
-        reset=lambda task: Strict(gym.reset(task), jnp.bool_(False)),
-        odds=lambda task, state, action: gym.odds(task, state.inner, action),
-        step=step,
-        observe=lambda task, state: gym.observe(task, state.inner),
-        judge=lambda task, state: gym.judge(task, state.inner),
-    )
+    return gated(gym, lambda task, state, _: ~is_over(gym.judge(task, state)))
 
 
-def refuse_misuse(state: Strict) -> None:
-    """ValueError if any episode of a concrete batch was stepped after its end."""
-    count = int(np.sum(state.misuse))
-    if count:
-        raise ValueError(f"step after terminal state, in {count:,} of {np.size(state.misuse):,}")
+def refuse_misuse(state: Gated) -> None:
+    """ValueError if any episode of a concrete batch of a `strict` gym was stepped after its end."""
+    late = np.asarray(state.blocked) > 0
+    if late.any():
+        raise ValueError(f"step after terminal state, in {late.sum():,} of {late.size:,} episodes")
 
 
 def advance(gym: Gym, task: Task, state: State, action: int, chance: int = 0) -> State:

@@ -34,6 +34,7 @@ def test_what_a_gym_lacks_is_refused_with_what_it_has():
 
 
 def test_penalised_is_guarded_without_the_veto():
-    penalised, guarded = (choices.EVENT_SCORERS[name] for name in ("penalised", "guarded"))
+    has = choices.scorers_of(refund.problem())
+    outcome, penalised, guarded = (has[name] for name in ("outcome", "penalised", "guarded"))
     assert penalised.prices is not None and guarded.prices.violation is penalised.prices.violation
-    assert penalised.permit is choices.OUTCOME.permit and guarded.permit is not penalised.permit
+    assert penalised.permit is outcome.permit and guarded.permit is not penalised.permit

@@ -14,25 +14,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from jaxagent import estimators, imitate, learn, losses, policies, scorers
+from jaxagent import estimators, learn, losses, policies, runs, scorers
 from jaxagent import rollout as rollouts
 from jaxagent.gyms import refund
 from jaxagent.precision import exact
 from jaxagent.rollout import collect_in_order
 from jaxagent.trajectories import terminated
-from jaxagent.types import Noise, Policy, Score, Trajectory, Verdict
+from jaxagent.types import Noise, Policy, Score, Spec, Trajectory, Verdict
 
 LAW = settings(max_examples=40, deadline=None, derandomize=True)
 G, T, S = 5, 4, 3
 EPS = 1e-6
+SPEC = Spec(tuple("abc"), tuple("wxyz"))
 PARAMS = ()  # what a group-relative estimator ignores
 RELATIVE = {
     "centred": estimators.centred(),
     "standardised": estimators.standardised(),
     "sample standardised": estimators.standardised(ddof=1),
     "rloo": estimators.rloo(),
-    "anchor": estimators.anchor(S),
-    "anchor-trajectory": estimators.anchor_trajectory(S),
+    "anchor": estimators.anchor(SPEC),
+    "anchor-trajectory": estimators.anchor_trajectory(SPEC),
 }
 compiled = {name: jax.jit(partial(each, PARAMS)) for name, each in RELATIVE.items()}
 
@@ -156,11 +157,11 @@ def replay_demo(uniforms, group_size):
     """The cloned policy on recover-high, fed by a stream; scored and compared."""
     problem, policy = refund.problem(), policies.tabular(refund.gym().spec)
     gym, horizon = problem.gym, problem.horizon
-    params = imitate.cloned(gym, policy, problem.expert, problem.taught.task, horizon)
+    params = runs.cloned(problem, policy)
     collect = collect_in_order(gym, policy, RECOVER_HIGH, group_size=group_size, horizon=horizon)
     group = jax.tree.map(lambda leaf: leaf[0], collect(uniforms, params))
     score = jax.vmap(partial(scorers.score, scorers.outcome(0.05)))(group)
-    return group, score, estimators.anchor(len(gym.spec.observations))(params, group, score)
+    return group, score, estimators.anchor(gym.spec)(params, group, score)
 
 
 def test_the_anchor_groups_of_the_chapter(golden):
@@ -446,7 +447,8 @@ def test_reward_to_go_is_the_return_of_the_live_steps(group, reward, spoil):
     live = np.arange(T) < group.length[:, None]
     expected = [plain_returns(row, 0.9) for row in np.where(live, reward, 0)]
     spoilt = records(group, reward=np.where(live, reward, spoil))
-    np.testing.assert_allclose(to_go(*spoilt), np.where(live, expected, 0), atol=1e-12)
+    counts = live & group.valid[:, None]
+    np.testing.assert_allclose(to_go(*spoilt), np.where(counts, expected, 0), atol=1e-12)
 
 
 to_go = exact(jax.jit(partial(estimators.reward_to_go(0.9), PARAMS)))

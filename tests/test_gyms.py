@@ -105,6 +105,24 @@ def every_odds(name: str):
 # Laws of every gym
 
 
+@pytest.mark.parametrize("name", discovered())
+def test_a_problem_is_whole(name):
+    """As many names and weights as tasks, weights that sum to 1, advice and fines that fit."""
+    problem = importlib.import_module(f"jaxagent.gyms.{name}").problem()
+    for tasks in filter(None, (problem.train, problem.held_out, problem.taught)):
+        sizes = {len(leaf) for leaf in jax.tree.leaves(tasks.task)}
+        assert sizes == {len(tasks.names)} == {len(tasks.weight)}
+        assert (np.asarray(tasks.weight) > 0).all() and np.sum(tasks.weight) == pytest.approx(1)
+    spec = problem.gym.spec
+    assert np.shape(problem.penalty) == (len(spec.violations),)
+    assert (problem.expert is None) == (problem.taught is None)
+    if problem.expert is not None:
+        advise = jax.vmap(problem.expert, in_axes=(None, 0))
+        task = jax.tree.map(lambda leaf: leaf[0], problem.taught.task)
+        advice = advise(task, jnp.arange(len(spec.observations)))
+        assert advice.min() >= 0 and advice.max() < len(spec.actions)
+
+
 @pytest.mark.x64
 @each_gym
 def test_names_are_distinct_and_the_terminal_one_is_last(name):

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxagent import imitate, policies
+from jaxagent import imitate, policies, runs
 from jaxagent.gyms import number_search, refund
 from jaxagent.precision import exact
-from jaxagent.rollout import collect_in_order, evaluate
+from jaxagent.rollout import collect_in_order, evaluate, silence
 from jaxagent.types import Decision, Trajectory
 
 HORIZON = refund.HORIZON
@@ -41,7 +41,7 @@ def by_the_learner_itself(params):
 
 
 def held_out(params) -> Trajectory:
-    return evaluate(GYM, POLICY, params, HELD_OUT, HORIZON)
+    return evaluate(GYM, POLICY, params, HELD_OUT, silence(GYM, HELD_OUT, HORIZON))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def published():
     @exact
     @jax.jit
     def run():
-        params = imitate.cloned(GYM, POLICY, refund.expert, TAUGHT, HORIZON)
+        params = runs.cloned(refund.problem(), POLICY)
         labels, mended = corrected(params)
         _, unmended = corrected(params, by_the_learner_itself(params))
         seen = [held_out(each) for each in (params, mended, unmended)]
@@ -136,7 +136,8 @@ def test_forty_more_demonstrations_leave_the_recover_row_uniform():
     @jax.jit
     def fit():
         everything = jax.tree.map(lambda *leaves: np.concatenate(leaves), TAUGHT, more.task)
-        return imitate.cloned(GYM, POLICY, refund.expert, everything, HORIZON)
+        taught = refund.TAUGHT._replace(task=everything)
+        return runs.cloned(refund.problem()._replace(taught=taught), POLICY)
 
     params = fit()
     assert not params[refund.RECOVER].any()

@@ -34,7 +34,7 @@ def guarded(problem: Problem) -> Scorer:
 
 
 def anchor(problem: Problem) -> Estimator:
-    return estimators.anchor(len(problem.gym.spec.observations))
+    return estimators.anchor(problem.gym.spec)
 
 
 def small_search() -> Problem:

@@ -255,3 +255,9 @@ def test_draw_is_the_choice_that_python_makes():
 
 def test_draw_takes_the_next_outcome_when_a_sum_is_met_exactly():
     assert int(draw_float32(np.float32([0.25] * 4 + [0, 0]), np.float32(0.5))) == 2
+
+
+@pytest.mark.parametrize("seed", [np.int64(2**32), np.int64(-1), np.array([0, 2**32])])
+def test_concrete_arrays_that_overflow_are_refused_too(seed):
+    with pytest.raises(ValueError, match="seed must be in"):
+        noise.field("seed", seed, noise.MAX_WORD)

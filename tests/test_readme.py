@@ -3,11 +3,16 @@
 import re
 from pathlib import Path
 
+import optax
+
+from jaxagent import estimators, learn, noise, policies, runs, scorers
+
 README = (Path(__file__).parent.parent / "README.md").read_text()
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_python_blocks_run_in_order_and_print_the_text_beneath(capsys):
+def test_python_blocks_run_in_order_and_print_the_text_beneath(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     names: dict = {}
     blocks = [(kind, text) for kind, text in BLOCK.findall(README) if kind in ("python", "text")]
     for kind, text in blocks:
@@ -15,7 +20,23 @@ def test_python_blocks_run_in_order_and_print_the_text_beneath(capsys):
             exec(compile(text, "README.md", "exec"), names)
         else:
             assert capsys.readouterr().out == text
-    assert names["mine"] and names["dearer"] and names["stairs"]
+    assert names["mine"] and names["dearer"]
+    for trained_on in (names["problem"](), names["coin"]):
+        assert _trains(trained_on)
+
+
+def _trains(problem) -> bool:
+    policy = policies.tabular(problem.gym.spec)
+    optimizer = optax.sgd(0.5)
+    method = runs.Method(
+        policy,
+        scorers.outcome(0.0),
+        estimators.centred(),
+        runs.clipped_update(policy, optimizer, passes=1),
+    )
+    start = learn.start(policy.init(), optimizer)
+    run = runs.train(problem, method, start, noise.rounds(0, 0, 8), 16)
+    return bool(run.history.success[-1].sum() > run.history.success[0].sum())
 
 
 def test_quick_start_holds_two_command_lines():

@@ -19,7 +19,7 @@ import jaxagent.rollout
 from jaxagent import noise, policies, scorers
 from jaxagent.gyms import bandit, number_search, refund
 from jaxagent.precision import exact
-from jaxagent.rollout import collect_in_order, collector, evaluate, play, rollout
+from jaxagent.rollout import collect_in_order, collector, evaluate, play, rollout, silence
 from jaxagent.trajectories import ended, terminated, truncated
 from jaxagent.types import Gym, Noise, Spec, Verdict
 from jaxagent.wrappers import deterministic
@@ -269,14 +269,15 @@ def test_one_uniform_a_decision_is_refused_where_chance_acts():
 
 
 def test_play_gives_every_task_its_own_actor():
+    quiet = silence(refund.gym(), TASKS, HORIZON)
     everywhere = play(
-        refund.gym(), lambda task: policies.scripted(refund.expert, task), TASKS, HORIZON
+        refund.gym(), lambda task: policies.scripted(refund.expert, task), TASKS, quiet
     )
     assert everywhere.obs.shape == (K, HORIZON + 1)
     np.testing.assert_array_equal(everywhere.obs[:, 0], TASKS.start)
     assert everywhere.verdict.success[:, -1].all()
     own = lambda task: lambda noise, obs: (task.amount % 4, jnp.zeros(()))
-    seen = play(refund.gym(), own, TASKS, HORIZON)
+    seen = play(refund.gym(), own, TASKS, quiet)
     np.testing.assert_array_equal(seen.action[:, 0], TASKS.amount % 4)
 
 
@@ -284,4 +285,12 @@ def test_evaluation_takes_the_first_of_the_likeliest_actions():
     table = jnp.zeros((2, 4)).at[bandit.PROMPT].set(jnp.array([0.0, 1.0, 1.0, 0.5]))
     problem = bandit.problem()
     policy = policies.tabular(problem.gym.spec)
-    assert evaluate(problem.gym, policy, table, problem.train.task, 1).action.tolist() == [[1]]
+    tasks = problem.train.task
+    quiet = silence(problem.gym, tasks, 1)
+    assert evaluate(problem.gym, policy, table, tasks, quiet).action.tolist() == [[1]]
+
+
+def test_no_noise_is_no_answer_where_chance_acts():
+    believed = number_search.Interval(np.zeros(1, np.int32), np.full(1, 16, np.int32))
+    with pytest.raises(ValueError, match="chance does not act, got 3 outcomes"):
+        silence(number_search.belief(), believed, 4)

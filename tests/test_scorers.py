@@ -12,6 +12,7 @@ from jaxagent import policies, scorers
 from jaxagent.gyms import bandit, refund
 from jaxagent.precision import exact
 from jaxagent.rollout import rollout
+from jaxagent.trajectories import Events
 from jaxagent.types import Noise, Verdict
 
 HORIZON = 6
@@ -208,3 +209,12 @@ def test_many_prices_are_one_program():
     totals = [float(worth(cost, jnp.full(2, cost))) for cost in (0.0, 0.05, 0.5)]
     assert len(traces) == 1
     assert len(set(totals)) == len(totals)
+
+
+@pytest.mark.parametrize("penalty", [[2.0], [2.0, 1.0, 0.5]])
+def test_a_penalty_has_one_fine_for_each_kind_of_violation(penalty):
+    """A wrong number of fines must not broadcast into a wrong price."""
+    prices = scorers.penalised(scorers.outcome(), np.array(penalty)).prices
+    counts = Events(jnp.int32(1), jnp.zeros(2, jnp.int32), jnp.int32(1))
+    with pytest.raises(ValueError, match="a fine for each of 2 kinds of violation"):
+        scorers.price(prices, counts)

@@ -5,7 +5,7 @@ import optax
 import pytest
 
 from experiments import published_means
-from jaxagent import choices, estimators, policies, runs, seeds
+from jaxagent import choices, estimators, learn, noise, policies, runs, seeds
 from jaxagent.gyms import refund
 from jaxagent.report import summary
 
@@ -14,11 +14,16 @@ POLICY = policies.tabular(PROBLEM.gym.spec)
 
 
 def outcomes(lr, lanes, num_seeds, scorer="guarded"):
-    method = runs.Method(
-        POLICY, choices.EVENT_SCORERS[scorer], estimators.anchor(7), optax.sgd(lr), 0.2, 2, None
-    )
-    shape = {"seed": 3, "rounds": 4, "group_size": 4}
-    program = seeds.compiled(PROBLEM, method, POLICY.init(), lanes=lanes, **shape)
+    optimizer = optax.sgd(lr)
+    update = runs.clipped_update(POLICY, optimizer)
+    compare = estimators.anchor(PROBLEM.gym.spec)
+    method = runs.Method(POLICY, choices.scorers_of(PROBLEM)[scorer], compare, update)
+    learner = learn.start(POLICY.init(), optimizer)
+
+    def one(run):
+        return seeds.kept(runs.train(PROBLEM, method, learner, noise.rounds(3, run, 4), 4))
+
+    program = seeds.compiled(one, lanes)
     return seeds.collected(program, seeds.blocks(num_seeds, lanes), num_seeds)
 
 

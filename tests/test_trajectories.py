@@ -97,8 +97,8 @@ def test_a_failure_of_the_infrastructure_is_neither_way_to_end(every_failing):
     trajectory, facts = every_failing
     failed = ~facts["final"].valid
     assert failed.any() and not failed.all()
-    assert not facts["ended"][failed].any()
-    np.testing.assert_array_equal(facts["ended"][~failed].sum(axis=1), 1)
+    assert not facts["truncated"][failed].any() and not facts["terminated"][failed].any()
+    np.testing.assert_array_equal(facts["ended"].sum(axis=1), 1)
     assert (trajectory.live <= trajectory.verdict.valid[:, :-1]).all()
 
 

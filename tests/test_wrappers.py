@@ -136,7 +136,7 @@ def test_strict_remembers_a_step_after_the_end_and_moves_nothing(number, actions
     frozen = replayed(bare)(task_of(number), actions)
     chex.assert_trees_all_equal(driven.inner, jax.tree.map(lambda leaf: leaf[-1], frozen.state))
     finishes = np.flatnonzero(actions == refund.FINISH)
-    assert bool(driven.misuse) == (len(finishes) > 0 and finishes[0] < LENGTH - 1)
+    assert bool(driven.blocked) == (len(finishes) > 0 and finishes[0] < LENGTH - 1)
 
 
 def test_without_strict_a_step_after_the_end_would_move_the_desk():
@@ -147,14 +147,14 @@ def test_without_strict_a_step_after_the_end_would_move_the_desk():
 
 def test_a_rollout_never_misuses_a_strict_gym():
     actions = np.zeros(LENGTH, np.int32)
-    assert not replayed(wrappers.strict)(task_of(0), actions).state.misuse.any()
+    assert not replayed(wrappers.strict)(task_of(0), actions).state.blocked.any()
 
 
 def test_misuse_in_a_batch_is_refused_once_with_its_count():
-    state = lambda *misuse: wrappers.Strict(inner=(), misuse=np.array(misuse))
-    wrappers.refuse_misuse(state(False, False, False))
+    state = lambda *misuse: wrappers.Gated(inner=(), blocked=np.array(misuse))
+    wrappers.refuse_misuse(state(0, 0, 0))
     with pytest.raises(ValueError, match="step after terminal state, in 2 of 3"):
-        wrappers.refuse_misuse(state(True, False, True))
+        wrappers.refuse_misuse(state(1, 0, 3))
 
 
 # advance

@@ -57,8 +57,8 @@ def main(num_tasks: int = 1000, group_size: int = 64) -> None:
         group_size=group_size,
         horizon=problem.horizon,
     )
-    scorer = choices.EVENT_SCORERS["guarded"]
-    estimator = estimators.anchor(len(problem.gym.spec.observations))
+    scorer = choices.scorers_of(problem)["guarded"]
+    estimator = estimators.anchor(problem.gym.spec)
 
     def act(stream, params):
         return collect(stream, params)

@@ -1,4 +1,4 @@
-"""The edge of the program: the only package that reads arguments, jits, looks at the clock, prints.
+"""The edge of the program: the only package that reads arguments, looks at the clock, prints.
 
 One contract for every command: bad input ends with the last line on standard
 error `jaxagent: error: ...`, saying what must hold and what was given, with
@@ -7,29 +7,53 @@ exit status 2, no traceback, and nothing written.
 
 import contextlib
 import io
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import dropwhile, takewhile
 from typing import Any, NoReturn
 
 from jaxagent import __version__
 
-DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
+DONE, BAD_INPUT, INTERRUPTED, READER_GONE = 0, 2, 130, 141
+TOO_LARGE = (
+    "there must be memory for the run, got too little: lower --group-size, --rounds or --num-seeds"
+)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit with its status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path may not be in its encoding
+    with _contract():
+        status = _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    sys.exit(status)
+
+
+@contextlib.contextmanager
+def _contract() -> Iterator[None]:
+    """What a person did ends in one line; what is a bug of ours keeps its traceback."""
     try:
-        sys.exit(_run(sys.argv[1:] if argv is None else argv))
-    except OSError as error:
-        _fail(str(error))
-    except ValueError as error:
-        if not _is_ours(error):
-            raise
-        _fail(str(error))
+        yield
+    except BrokenPipeError:  # the reader of our output went away; what was written is whole
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(READER_GONE)
     except KeyboardInterrupt:
-        print("jaxagent: interrupted; nothing was written", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        print("jaxagent: interrupted; what was written is whole", file=sys.stderr, flush=True)
+        os._exit(INTERRUPTED)  # a compiled program may still be running: do not wait for it
+    except Exception as error:
+        _fail(_told(error))
+
+
+def _told(error: Exception) -> str:
+    """What to say of an error that speaks of the input or the machine. Any other is raised."""
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return TOO_LARGE
+    if isinstance(error, OSError) or (isinstance(error, ValueError) and _is_ours(error)):
+        return str(error)
+    raise error
 
 
 def _run(argv: Sequence[str]) -> int:

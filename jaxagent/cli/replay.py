@@ -10,14 +10,16 @@ import jax
 import numpy as np
 import optax
 
-from jaxagent import choices, estimators, policies, precision, runs
-from jaxagent.cli.settings import Settings, in_range
+from jaxagent import choices, estimators, learn, policies, precision, runs
+from jaxagent.cli.settings import Settings
 from jaxagent.gyms import refund
+from jaxagent.noise import within
 from jaxagent.report import files, tables
 from jaxagent.types import Trajectory
 
 STD_EPS = 1e-6
 MAX_SEED = 2**63 - 1
+MAX_DRAWS = 2**28
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,19 @@ class Replay(Settings):
     def run(self) -> int:
         """Check, replay, print; the exit status."""
         self.checked()
-        in_range("--seed", self.seed, MAX_SEED, least=0)
+        within("--seed", self.seed, MAX_SEED, least=0)
         if self.json is not None:
             files.require_writable(self.json)
+        draws = self.rounds * runs.per_round(refund.problem(), self.group_size)
+        within("--rounds x --group-size x 28", draws, MAX_DRAWS)
         entry = replayed(self)
+        if self.json is not None:  # before any print: a reader may go away
+            files.write_json(self.json, entry)
         print(tables.curve(entry["success"], entry["violation"]))
         print(tables.held_out(entry["eval"]))
         print(tables.totals(entry["clipped"], entry["totals"]))
         if self.json is not None:
-            files.write_json(self.json, entry)
+            print(f"wrote {self.json}")
         return 0
 
 
@@ -83,7 +89,7 @@ def replayed(options: Replay) -> dict[str, Any]:
             "vetoed_rollouts": int(run.history.vetoed.sum()),
             "vetoed_updates": int(run.history.update.vetoed.sum()),
         },
-        "final_logits": dict(zip(names[:-1], run.params.tolist(), strict=False)),
+        "final_logits": dict(zip(names[:-1], run.learner.params.tolist(), strict=False)),
         "known_high_probabilities": probabilities[refund.KNOWN_HIGH].tolist(),
         "eval": evaluations(problem.held_out.names, actions, run.held_out),
     }
@@ -104,24 +110,22 @@ def _in_float64(options: Replay, uniforms: np.ndarray):
         rounds=options.rounds,
         passes=options.passes,
     )
-    return run, jax.vmap(policies.probabilities)(run.params)
+    return run, jax.vmap(policies.probabilities)(run.learner.params)
 
 
 @partial(jax.jit, static_argnames=("scorer", "group_size", "rounds", "passes"))
 def _compiled(uniforms, lr, clip, *, scorer, group_size, rounds, passes) -> runs.Run:
     problem = refund.problem()
     policy = policies.tabular(problem.gym.spec)
+    optimizer = optax.sgd(lr)
     method = runs.Method(
-        policy=policy,
-        scorer=choices.EVENT_SCORERS[scorer],
-        estimator=estimators.anchor(len(problem.gym.spec.observations), eps=STD_EPS),
-        optimizer=optax.sgd(lr),
-        clip=clip,
-        passes=passes,
-        batch_size=1,
+        policy,
+        choices.scorers_of(problem)[scorer],
+        estimators.anchor(problem.gym.spec, eps=STD_EPS),
+        runs.clipped_update(policy, optimizer, clip, passes=passes, batch_size=1),
     )
-    params = runs.cloned(problem, policy)
-    return runs.replay(problem, method, params, uniforms, group_size=group_size, rounds=rounds)
+    learner = learn.start(runs.cloned(problem, policy), optimizer)
+    return runs.replay(problem, method, learner, uniforms, group_size=group_size, rounds=rounds)
 
 
 def evaluations(

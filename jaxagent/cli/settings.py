@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from jaxagent import noise
+from jaxagent.noise import MAX_ROLLOUTS, MAX_ROUNDS, within
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,10 @@ class Settings:
 
     def checked(self) -> None:
         """ValueError for the first number out of its range."""
-        in_range("--rounds", self.rounds, noise.MAX_ROUNDS)
-        in_range("--group-size", self.group_size, noise.MAX_ROLLOUTS)
-        in_range("--passes", self.passes, 1_000)
+        within("--rounds", self.rounds, MAX_ROUNDS)
+        within("--group-size", self.group_size, MAX_ROLLOUTS)
+        within("--passes", self.passes, 1_000)
         if not (math.isfinite(self.lr) and self.lr > 0):
             raise ValueError(f"--lr must be a finite number above 0, got {self.lr}")
         if not self.clip >= 0:
             raise ValueError(f"--clip must be 0 or more, got {self.clip}")
-
-
-def in_range(option: str, given: int, most: int, least: int = 1) -> None:
-    """ValueError unless least <= given <= most."""
-    if not least <= given <= most:
-        raise ValueError(f"{option} must be in {least}..{most}, got {given}")

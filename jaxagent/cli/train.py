@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,8 +13,9 @@ import tyro
 from rich.console import Console
 from rich.progress import track
 
-from jaxagent import choices, policies, runs, seeds
-from jaxagent.cli.settings import Settings, in_range
+from jaxagent import choices, learn, noise, policies, runs, seeds
+from jaxagent.cli.settings import Settings
+from jaxagent.noise import within
 from jaxagent.report import files, summary
 from jaxagent.types import Problem
 
@@ -55,11 +57,12 @@ class Train(Settings):
         seconds = time.perf_counter() - began
 
         said = summary.summarised(setting, problem, results)
+        if self.out is not None:  # before any print: a reader may go away
+            files.write_folder(self.out, partial(fill, said, problem, results))
         print(summary.told(said))
         each = f"{seconds / self.num_seeds * 1e6:,.0f} microseconds each"
         print(f"{self.num_seeds:,} runs in {seconds:.2f} s, {each}, compilation excluded")
         if self.out is not None:
-            write(self.out, said, problem, results)
             print(f"wrote summary.json, history.npz and history.png to {self.out}")
         return 0
 
@@ -67,12 +70,13 @@ class Train(Settings):
 def in_force(options: Train, problem: Problem) -> dict[str, Any]:
     """Every setting with its default resolved. ValueError for the first bad one."""
     options.checked()
-    in_range("--num-seeds", options.num_seeds, 2**24)
-    in_range("--seed", options.seed, 2**32 - 1, least=0)
+    tiny, largest = np.finfo(np.float32).tiny, np.finfo(np.float32).max
+    if not tiny <= options.lr <= largest:
+        raise ValueError(f"--lr must be in {tiny:.3g}..{largest:.3g} in float32, got {options.lr}")
+    within("--num-seeds", options.num_seeds, 2**24)
+    within("--seed", options.seed, 2**32 - 1, least=0)
     if options.batch_size != "all":
-        in_range("--batch-size", options.batch_size, 2**31 - 1)
-    if options.estimator == "rloo" and options.group_size < 2:
-        raise ValueError("--group-size must be 2 or more for --estimator rloo, got 1")
+        within("--batch-size", options.batch_size, 2**31 - 1)
     setting = {
         **asdict(options),
         "scorer": choices.scorer_name(problem, options.gym, options.scorer),
@@ -84,18 +88,24 @@ def in_force(options: Train, problem: Problem) -> dict[str, Any]:
 def compiled(setting: dict[str, Any], problem: Problem) -> seeds.Block:
     """The program for a setting: names become parts here."""
     policy = policies.tabular(problem.gym.spec)
+    optimizer = choices.OPTIMIZERS[setting["optimizer"]](setting["lr"])
+    batch_size = None if setting["batch_size"] == "all" else setting["batch_size"]
     method = runs.Method(
-        policy=policy,
-        scorer=choices.scorers_of(problem)[setting["scorer"]],
-        estimator=choices.ESTIMATORS[setting["estimator"]](len(problem.gym.spec.observations)),
-        optimizer=choices.OPTIMIZERS[setting["optimizer"]](setting["lr"]),
-        clip=setting["clip"],
-        passes=setting["passes"],
-        batch_size=None if setting["batch_size"] == "all" else setting["batch_size"],
+        policy,
+        choices.scorers_of(problem)[setting["scorer"]],
+        choices.ESTIMATORS[setting["estimator"]](problem.gym.spec),
+        runs.clipped_update(
+            policy, optimizer, setting["clip"], passes=setting["passes"], batch_size=batch_size
+        ),
     )
     params = runs.cloned(problem, policy) if setting["from"] == "cloned" else policy.init()
-    shape = {name: setting[name] for name in ("seed", "rounds", "group_size")}
-    return seeds.compiled(problem, method, params, lanes=_lanes(setting), **shape)
+    learner = learn.start(params, optimizer)
+
+    def one(run) -> seeds.Outcome:
+        stream = noise.rounds(setting["seed"], run, setting["rounds"])
+        return seeds.kept(runs.train(problem, method, learner, stream, setting["group_size"]))
+
+    return seeds.compiled(one, _lanes(setting))
 
 
 def _lanes(setting: dict[str, Any]) -> int:
@@ -103,11 +113,12 @@ def _lanes(setting: dict[str, Any]) -> int:
 
 
 def _progress(blocks: list[np.ndarray]) -> Iterable[np.ndarray]:
-    return track(blocks, "training", console=Console(stderr=True), disable=not sys.stderr.isatty())
+    quiet = sys.stderr is None or not sys.stderr.isatty()
+    return track(blocks, "training", console=Console(stderr=True), disable=quiet)
 
 
-def write(folder: Path, said: dict[str, Any], problem: Problem, results: seeds.Outcome) -> None:
-    """summary.json, history.npz and history.png, each whole or not at all."""
+def fill(said: dict[str, Any], problem: Problem, results: seeds.Outcome, folder: Path) -> None:
+    """Write summary.json, history.npz and history.png into `folder`."""
     from jaxagent.report import figures  # matplotlib is slow to import: only where it draws
 
     setting = said["settings"]

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from jaxagent.precision import real
 from jaxagent.types import Data, Gym, Payoff, Problem, Spec, Tasks, Verdict
 from jaxagent.wrappers import deterministic
 
@@ -26,6 +27,8 @@ class State(NamedTuple):
 
 def gym(pays: dict[str, float] = PAYS) -> Gym:
     """One pull ends the episode; success means that no other arm pays more."""
+    if not pays or not np.isfinite(list(pays.values())).all():
+        raise ValueError(f"a bandit needs arms that pay a finite number, got {pays}")
     best = max(pays.values())
     is_best = np.array([pay == best for pay in pays.values()])
 
@@ -61,7 +64,7 @@ def payoff(pays: dict[str, float] = PAYS) -> Payoff:
 
     def pay(state: State, arm: Int[Array, ""], chance: Int[Array, ""]):
         del state, chance
-        return jnp.asarray(table, float)[arm]
+        return real(table)[arm]
 
     return pay
 
@@ -69,4 +72,13 @@ def payoff(pays: dict[str, float] = PAYS) -> Payoff:
 def problem(pays: dict[str, float] = PAYS) -> Problem:
     """The bandit as an experiment; there is nothing to hold out."""
     tasks = Tasks(("prompt",), Task(np.zeros(1, np.int32)), np.ones(1))
-    return Problem(gym(pays), 1, tasks, tasks, taught=None, expert=None, payoff=payoff(pays))
+    return Problem(
+        gym(pays),
+        1,
+        tasks,
+        tasks,
+        taught=None,
+        expert=None,
+        payoff=payoff(pays),
+        penalty=np.zeros(0),
+    )

@@ -161,8 +161,16 @@ def problem(num_numbers: int = NUM_NUMBERS, budget: int = BUDGET) -> Problem:
     game = gym(num_numbers, budget)
     hidden = Task(np.arange(num_numbers, dtype=np.int32))
     tasks = Tasks(game.spec.actions, hidden, np.full(num_numbers, 1 / num_numbers))
-    reference = partial(median, num_numbers)
-    return Problem(game, budget, tasks, tasks, taught=tasks, expert=reference, payoff=None)
+    return Problem(
+        game,
+        budget,
+        tasks,
+        tasks,
+        taught=tasks,
+        expert=partial(median, num_numbers),
+        payoff=None,
+        penalty=np.zeros(0),
+    )
 
 
 def _everything(num_numbers: int) -> State:

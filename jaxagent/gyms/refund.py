@@ -47,6 +47,7 @@ def _next_phase() -> np.ndarray:
 
 
 NEXT_PHASE = _next_phase()
+PENALTY = np.array([2.0, 1.0])  # for each kind of violation (Chapter section 23.7)
 EXPERT = np.array([LOOKUP, REFUND, REQUEST_APPROVAL, REFUND, FINISH, LOOKUP, FINISH], np.int32)
 
 
@@ -121,4 +122,13 @@ HELD_OUT = tasks(
 
 def problem() -> Problem:
     """The chapter's experiment: its three tasksets, its expert, rollouts of at most 7 steps."""
-    return Problem(gym(), HORIZON, TRAIN, HELD_OUT, taught=TAUGHT, expert=expert, payoff=None)
+    return Problem(
+        gym(),
+        HORIZON,
+        TRAIN,
+        HELD_OUT,
+        taught=TAUGHT,
+        expert=expert,
+        payoff=None,
+        penalty=PENALTY,
+    )

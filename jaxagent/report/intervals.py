@@ -24,15 +24,18 @@ class Rate(NamedTuple):
     high: float
 
 
-def mean(values: np.ndarray, level: float = 0.95) -> Estimate:
-    """The mean of one number per seed, with Student's interval."""
+def mean(
+    values: np.ndarray, level: float = 0.95, bounds: tuple[float, float] = (-np.inf, np.inf)
+) -> Estimate:
+    """The mean of one number per seed, with Student's interval cut to the bounds of the number."""
     values = np.asarray(values, float)
     if len(values) < 2:
         return Estimate(float(values.mean()), None, None, None)
     std = values.std(ddof=1)
     reach = stats.t.ppf((1 + level) / 2, len(values) - 1) * std / np.sqrt(len(values))
     centre = values.mean()
-    return Estimate(float(centre), float(std), float(centre - reach), float(centre + reach))
+    low, high = np.clip([centre - reach, centre + reach], *bounds)
+    return Estimate(float(centre), float(std), float(low), float(high))
 
 
 def rate(flags: np.ndarray, level: float = 0.95) -> Rate:

@@ -1,5 +1,6 @@
 """What many seeds say together: the content of summary.json and the tables that tell it."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,10 +21,12 @@ TOTALS = {
 
 def curves(problem: Problem, group_size: int, results: Outcome) -> dict[str, np.ndarray]:
     """Success and each kind of violation as rates of the sampled rollouts, [seeds rounds]."""
-    weight = np.asarray(problem.train.weight) / group_size
-    violation = np.einsum("nrkv,k->vnr", results.history["violation"], weight)
-    kinds = dict(zip(problem.gym.spec.violations, violation, strict=True))
-    return {"success": results.history["success"] @ weight, **kinds}
+    history, weight = results.history, np.asarray(problem.train.weight)
+    counted = group_size - history["failed"]  # [seeds rounds K]; no rate where all have failed
+    rate = lambda hits: (hits / np.where(counted > 0, counted, np.nan)) @ weight
+    kinds = enumerate(problem.gym.spec.violations)
+    violations = {name: rate(history["violation"][..., kind]) for kind, name in kinds}
+    return {"success": rate(history["success"]), **violations}
 
 
 def updates(passes: int, results: Outcome) -> np.ndarray:
@@ -37,7 +40,7 @@ def summarised(setting: dict[str, Any], problem: Problem, results: Outcome) -> d
     history = results.history
     by_round = curves(problem, setting["group_size"], results)
     totals: dict[str, Any] = {
-        name: intervals.mean(history[field].sum(axis=1)) for name, field in TOTALS.items()
+        name: count(per_seed(history[field])) for name, field in TOTALS.items()
     }
     return {
         "jaxagent": jaxagent.__version__,
@@ -45,18 +48,27 @@ def summarised(setting: dict[str, Any], problem: Problem, results: Outcome) -> d
         "settings": setting,
         "diverged": int(results.diverged.sum()),
         "last_round": {
-            **{name: intervals.mean(rate[:, -1]) for name, rate in by_round.items()},
-            "reward": intervals.mean(history["reward"][:, -1]),
+            **{name: share(rate[:, -1]) for name, rate in by_round.items()},
+            "reward": intervals.mean(history["reward"][:, -1] @ np.asarray(problem.train.weight)),
         },
         "totals": {
             **totals,
-            "updates": intervals.mean(updates(setting["passes"], results)),
+            "updates": count(updates(setting["passes"], results)),
             "vetoed_updates": int(history["vetoed_updates"].sum()),
-            "clipped": [intervals.mean(each) for each in history["zeroed"].sum(axis=1).T],
+            "clipped": [count(each) for each in history["zeroed"].sum(axis=1).T],
         },
-        "held_out_success": intervals.mean(results.held_out_success.mean(axis=1)),
+        "held_out_success": share(results.held_out_success.mean(axis=1)),
         "held_out": held_out(problem, results),
     }
+
+
+share = partial(intervals.mean, bounds=(0.0, 1.0))
+count = partial(intervals.mean, bounds=(0.0, np.inf))
+
+
+def per_seed(counts: np.ndarray) -> np.ndarray:
+    """The sum of each seed's counts, whatever their further axes."""
+    return counts.reshape(len(counts), -1).sum(axis=1)
 
 
 def held_out(problem: Problem, results: Outcome) -> dict[str, intervals.Rate]:
@@ -81,7 +93,13 @@ def told(summary: dict[str, Any]) -> str:
         [(_label(name), *tables.share(value)) for name, value in summary["held_out"].items()],
     )
     vetoed = summary["totals"]["vetoed_updates"]
-    counts = f"vetoed updates {vetoed}, diverged runs {summary['diverged']}\n"
+    diverged, num_seeds = summary["diverged"], summary["settings"]["num_seeds"]
+    counts = f"vetoed updates {vetoed}, diverged runs {diverged} of {num_seeds:,}\n"
+    if diverged:
+        counts += (
+            "A policy that is not finite plays the first action: the means include such runs, "
+            "and none of them counts as succeeding.\n"
+        )
     return "\n".join((over_seeds, shares, counts))
 
 

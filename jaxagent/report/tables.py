@@ -8,7 +8,7 @@ from rich.table import Table
 
 from jaxagent.report.intervals import Estimate, Rate
 
-WIDTH = 100
+WIDTH = 10_000  # a table takes what it needs: no cell is ever cut
 
 
 def render(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -52,10 +52,12 @@ def totals(clipped: Sequence[int], counts: dict[str, int]) -> str:
 
 
 def estimate(value: Estimate) -> tuple[str, str, str]:
-    """Mean, standard deviation over seeds, interval; as many decimals as the size needs."""
+    """Mean, standard deviation over seeds, interval; none where no spread was seen."""
     number = lambda x: f"{x:,.1f}" if abs(value.mean) >= 10 else f"{round(x, 3) + 0.0:.3f}"
     if value.std is None or value.low is None or value.high is None:
         return number(value.mean), "-", "-"
+    if value.std == 0:
+        return number(value.mean), number(0), "-"
     interval = f"[{number(value.low)}, {number(value.high)}]"
     return number(value.mean), number(value.std), interval
 
