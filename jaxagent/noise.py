@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Integer, UInt32
 
-from jaxagent.types import Noise
+from jaxagent.types import Data, Noise
 
 MAX_ROUNDS, MAX_STEPS, MAX_TASKS, MAX_ROLLOUTS = 2**20, 2**11, 2**16, 2**16
 MAX_WORD, MAX_PURPOSES = 2**32, 2**2
@@ -30,7 +30,7 @@ ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
 
 Word = UInt32[Array, "*#B"]
-Number = Integer[Array, "*#B"] | int
+Number = Integer[Data, "*#B"] | int
 
 
 class Stream(NamedTuple):

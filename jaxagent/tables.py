@@ -77,7 +77,7 @@ def payoff_of(table: Table) -> Payoff:
 
 
 def problem_of(table: Table, horizon: int) -> Problem:
-    """A table as something to train on: its own tasks, also held out, and a fine of 1 a violation."""
+    """A table to train on: its own tasks, held out too, and a fine of 1 for each violation."""
     tasks = tasks_of(table)
     return Problem(
         gym_of(table),
