@@ -1,5 +1,6 @@
 """A whole training run, composed of the library's parts: the chapter's procedure, section 23.6."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -72,7 +73,7 @@ def train(
     """
     shape = {"group_size": group_size, "horizon": problem.horizon}
     collect = collector(problem.gym, method.policy, problem.train.task, **shape)
-    learner, history = jax.lax.scan(_step(problem, method, collect), learner, stream)
+    learner, history = jax.lax.scan(training_step(problem, method, collect), learner, stream)
     return _judged(problem, method, learner, history, _held_out_noise(problem, stream))
 
 
@@ -99,17 +100,31 @@ def replay(
     shape = {"group_size": group_size, "horizon": problem.horizon}
     collect = collect_in_order(problem.gym, method.policy, problem.train.task, **shape)
     uniforms = real(uniforms)
-    step = _step(problem, method, collect)
+    read_on = in_order(training_step(problem, method, collect), uniforms, window)
+    (learner, _), history = jax.lax.scan(read_on, (learner, jnp.int32(0)), length=rounds)
+    quiet = silence(problem.gym, problem.held_out.task, problem.horizon)
+    return _judged(problem, method, learner, history, quiet)
+
+
+def training_step(problem: Problem, method: Method, collect: Collect) -> Step:
+    """Train on what `collect` brings, the tasks in proportion to their weights."""
+    weight = real(problem.train.weight)
+    return learn.on_policy(collect, method.scorer, method.estimator, method.update, weight)
+
+
+def in_order(step: Step, uniforms: Float[Array, "U"], window: int) -> Callable:
+    """`step` on windows of one stream, each opened where the last round stopped reading.
+
+    The learner is carried with its cursor, `(learner, cursor)`;
+    `collect_in_order` consumes one uniform per live decision.
+    """
 
     def read_on(carry: tuple[Learner, Int[Array, ""]], _: None):
-        """One round, on a window that opens where the last round stopped reading."""
         learner, cursor = carry
         learner, metrics = step(learner, jax.lax.dynamic_slice_in_dim(uniforms, cursor, window))
         return (learner, cursor + metrics.transitions), metrics
 
-    (learner, _), history = jax.lax.scan(read_on, (learner, jnp.int32(0)), length=rounds)
-    quiet = silence(problem.gym, problem.held_out.task, problem.horizon)
-    return _judged(problem, method, learner, history, quiet)
+    return read_on
 
 
 def per_round(problem: Problem, group_size: int) -> int:
@@ -128,11 +143,6 @@ def cloned(problem: Problem, policy: Policy) -> Params:
         problem.gym, problem.expert, problem.taught.task, problem.horizon
     )
     return imitate.clone(policy, policy.init(), imitate.examples(shown))
-
-
-def _step(problem: Problem, method: Method, collect: Collect) -> Step:
-    weight = real(problem.train.weight)
-    return learn.on_policy(collect, method.scorer, method.estimator, method.update, weight)
 
 
 def _held_out_noise(problem: Problem, stream: noise.Stream) -> Noise:

@@ -122,11 +122,11 @@ Actor = Callable[[Shaped[Array, ""], Int[Array, ""]], tuple[Int[Array, ""], Floa
 class Trajectory(NamedTuple):
     """What a rollout leaves behind: T decisions, and the T + 1 situations around them."""
 
-    obs: Int[Array, "*B T+1"]
-    action: Int[Array, "*B T"]
-    chance: Int[Array, "*B T"]
-    log_prob: Float[Array, "*B T"]  # of `action`, under the distribution that drew it
-    live: Bool[Array, "*B T"]  # False once the episode is over
+    obs: Int[Data, "*B T+1"]
+    action: Int[Data, "*B T"]
+    chance: Int[Data, "*B T"]
+    log_prob: Float[Data, "*B T"]  # of `action`, under the distribution that drew it
+    live: Bool[Data, "*B T"]  # False once the episode is over
     state: State  # leaves [*B T+1]
     verdict: Verdict  # leaves [*B T+1]
 

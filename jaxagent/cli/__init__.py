@@ -61,9 +61,15 @@ def _run(argv: Sequence[str]) -> int:
         print(f"jaxagent {__version__}")
         return DONE
 
-    from jaxagent.cli import replay, train
+    from jaxagent.cli import figures, replay, reproduce, throughput, train
 
-    commands: dict[str, Callable[..., Any]] = {"train": train.Train, "replay": replay.Replay}
+    commands: dict[str, Callable[..., Any]] = {
+        "reproduce": reproduce.Reproduce,
+        "replay": replay.Replay,
+        "train": train.Train,
+        "throughput": throughput.Throughput,
+        "figures": figures.Figures,
+    }
     return _parsed(commands, argv).run()
 
 
