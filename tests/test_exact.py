@@ -216,7 +216,7 @@ def test_the_environments_own_payoff_is_expected_too():
 # Every table
 
 
-some = settings(max_examples=12, deadline=None, derandomize=True)
+some = settings(max_examples=4, deadline=None, derandomize=True)
 
 
 @some
