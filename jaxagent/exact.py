@@ -1,5 +1,9 @@
 """Expectations without sampling: dynamic programming on a table, and every episode enumerated.
 
+A table is right for the horizon that it was made for (`tables.tabulate`): ask
+for no longer one, since merged states then no longer mean the same. A scorer
+with a payoff of its own takes it from `tables.payoff_of(table)`.
+
 All of it is differentiable in the policy's parameters and in the scorer's
 prices. Enter through `precision.exact` for float64 and NumPy arrays, as
 `evaluate` and `optimum` do by themselves:
@@ -16,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Shaped
 
 from jaxagent import policies
+from jaxagent.noise import MAX_STEPS, within
 from jaxagent.precision import exact
 from jaxagent.scorers import price
 from jaxagent.tables import Code, Table
@@ -65,6 +70,8 @@ class Values(NamedTuple):
 
 def values(table: Table, chosen: Chosen, reward: Float[Array, "N A C"], horizon: int) -> Values:
     """Bellman's expectation, backwards from the horizon (Lecture section 5)."""
+
+    within("horizon", horizon, MAX_STEPS)
 
     def back(later: Float[Array, "N"], _):
         q = expected(table, reward, later)
@@ -175,6 +182,7 @@ def optimum(table: Table, scorer: Scorer, horizon: int) -> Optimum:
     Where the observation tells states apart, no policy of the history does
     better. Where it hides something, this is an upper bound.
     """
+    within("horizon", horizon, MAX_STEPS)
     reward = rewards(table, scorer)
 
     def back(later: Float[Array, "N"], _):
@@ -202,17 +210,22 @@ def episodes(table: Table, task: int, horizon: int) -> Episodes:
 
     ValueError for more than MAX_EPISODES of them.
     """
+    within("horizon", horizon, MAX_STEPS)
+    within("task", task, len(table.start) - 1, least=0)
     over = np.asarray(is_over(table.verdict))
+    branches = np.where(over, 1, np.count_nonzero(table.odds, axis=(1, 2)))
     state = np.array([[table.start[task]]])  # [E t+1]
     action = chance = np.zeros((1, 0), np.int64)
     log_odds = np.zeros(1)
     for _ in range(horizon):
         now = state[:, -1]
+        if branches[now].sum() > MAX_EPISODES:
+            raise ValueError(
+                f"at most {MAX_EPISODES:,} episodes, got {branches[now].sum():,} and more"
+            )
         # An ended episode goes on in one way: action 0, outcome 0, in place.
         possible = np.where(over[now][:, None, None], _only_first(table), table.odds[now])
         episode, a, c = np.nonzero(possible)
-        if len(episode) > MAX_EPISODES:
-            raise ValueError(f"at most {MAX_EPISODES:,} episodes, got {len(episode):,} and more")
         state = np.column_stack([state[episode], table.next[now[episode], a, c]])
         action, chance = (np.column_stack([past[episode], new])
                           for past, new in ((action, a), (chance, c)))  # fmt: skip

@@ -249,6 +249,14 @@ def test_too_many_episodes_are_refused_with_their_number(monkeypatch):
         exact.episodes(table(), 0, HORIZON)
 
 
+@pytest.mark.parametrize(
+    ("task", "horizon", "what"), [(4, 7, "task"), (-1, 7, "task"), (0, 0, "horizon")]
+)
+def test_a_task_or_a_horizon_that_cannot_be_is_refused(task, horizon, what):
+    with pytest.raises(ValueError, match=f"{what} must be in"):
+        exact.episodes(table(), task, horizon)
+
+
 # Number search
 
 

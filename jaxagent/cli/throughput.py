@@ -1,6 +1,5 @@
 """`jaxagent throughput`: what more environments buy, under declared and measured latencies."""
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from jaxagent.types import Decision
 
 LANES, REPEATS = 2**14, 31
 MAX_COUNT = 2**53  # beyond it a float skips integers
+MIN_SECONDS, MAX_SECONDS = 1e-12, 1e12
 READING = """\
 seconds: B d_r / m + d_u, for B transitions of d_r seconds on m environments, and d_u for sampling
 and updates. A bound: stragglers, timeouts, connection limits and policy lag come on top.
@@ -61,22 +61,25 @@ class Throughput:
             files.require_writable(self.json)
         declared = Latency(self.environment_s, self.sample_s, self.update_s)
         said: dict[str, Any] = {"declared": modelled(self, declared), "measured": None}
-        print(told("Declared latencies", said["declared"]))
         if self.measure == "true":
             said["measured"] = {"lanes": LANES, **modelled(self, measured())}
+        if self.json is not None:  # before any print: a reader may go away
+            files.write_json(self.json, said)
+        print(told("Declared latencies", said["declared"]))
+        if said["measured"] is not None:
             print(told(f"Latencies measured here, {LANES:,} lanes side by side", said["measured"]))
         print(READING)
-        if self.json is not None:
-            files.write_json(self.json, said)
         return 0
 
     def checked(self) -> None:
         """ValueError for the first number out of its range."""
         for name in ("environment_s", "sample_s", "update_s"):
             seconds = getattr(self, name)
-            if not (math.isfinite(seconds) and seconds > 0):
+            if not MIN_SECONDS <= seconds <= MAX_SECONDS:  # nan fails too
                 option = f"--{name.replace('_', '-')}"
-                raise ValueError(f"{option} must be a finite number above 0, got {seconds}")
+                raise ValueError(
+                    f"{option} must be in {MIN_SECONDS:g}..{MAX_SECONDS:g} seconds, got {seconds}"
+                )
         within("--transitions", self.transitions, MAX_COUNT)
         within("--updates", self.updates, MAX_COUNT)
         if not self.environments:

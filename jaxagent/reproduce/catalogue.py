@@ -53,9 +53,9 @@ def selected(only: str | None = None) -> tuple[Entry, ...]:
     if only is None:
         return entries()
     chosen = tuple(each for each in entries() if only in each.id or fnmatchcase(each.id, only))
-    if not chosen:
+    if not chosen or not only:
         raise ValueError(
-            f"--only must select an entry, such as bandit.* or {entries()[0].id}, got {only}"
+            f"--only must select an entry, such as bandit.* or {entries()[0].id}, got {only!r}"
         )
     return chosen
 
