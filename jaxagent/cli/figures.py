@@ -49,8 +49,13 @@ class Figures:
             "5-throughput": (partial(figures.rates, rated), (7, 4)),
             "6-flywheel": (partial(figures.diagram, diagrams.flywheel()), (11, 4.2)),
         }
-        for name, (draw, size) in pictures.items():
-            figures.save(self.out / name, draw, size)
+
+        def fill(folder: Path) -> None:
+            for name, (draw, size) in pictures.items():
+                figures.save(folder / name, draw, size)
+
+        files.write_folder(self.out, fill)
+        for name in pictures:
             print(f"wrote {self.out / name}.png and .svg")
         return 0
 
